@@ -1,0 +1,105 @@
+"""Which algorithm runs: the one place where it is chosen, and where the choice can be asked for its reason.
+
+Sum pooling is linear, so Tensor Sketch and Random Maclaurin can each be had in two ways, with the same result:
+
+=====================  =======================================================  ================================
+plan                   operations an image                                      best with
+=====================  =======================================================  ================================
+"gram" (both)          2nc² for B; then c² scattered numbers (Tensor Sketch),   many locations
+                       or 2c²d (Random Maclaurin)
+"fft" (Tensor Sketch)  n(c + d log d): two transforms a location, one inverse   few locations, many channels
+                       an image
+"direct" (RM)          4ncd: both projections of each location                  n < c/2 or so
+=====================  =======================================================  ================================
+
+The rule is that table with measured nanoseconds (forward and backward together) in place of operations. It does not look at b:
+both sides grow with it, and a plan that changed with the batch would change the last digits of an image's features.
+``benchmarks/plans.py`` measures both plans over a grid of shapes and says what the rule loses against the better one.
+"""
+
+from collections.abc import Callable
+from math import log2
+from typing import NamedTuple
+
+import torch
+
+from .locations import Locations
+
+TENSOR_SKETCH = ("gram", "fft")
+RANDOM_MACLAURIN = ("gram", "direct")
+
+
+class Shape(NamedTuple):
+    """What a plan depends on."""
+
+    n: int
+    c: int
+    c2: int
+    d: int
+    device: str
+
+    @classmethod
+    def of(cls, seen: Locations, d: int) -> "Shape":
+        return cls(seen.x.shape[2], seen.x.shape[1], seen.other.shape[1], d, seen.x.device.type)
+
+
+Costs = Callable[[Shape], dict[str, float]]
+
+
+def tensor_sketch_costs(shape: Shape) -> dict[str, float]:
+    """Nanoseconds an image."""
+    n, c, c2, d, device = shape
+    return {"gram": 1, "fft": 2}
+
+
+def random_maclaurin_costs(shape: Shape) -> dict[str, float]:
+    """Nanoseconds an image."""
+    n, c, c2, d, device = shape
+    return {"gram": 1, "direct": 2}
+
+
+def read_plan(owner: str, plan: str, known: tuple[str, str]) -> str:
+    """``plan`` as given by the user."""
+    if plan != "auto" and plan not in known:
+        raise ValueError(
+            f'{owner} has the plans "auto", "{known[0]}" and "{known[1]}" but got {plan!r}.\n'
+            'Write plan="auto" to let the shapes decide; `pool.explain(x)` says what that takes.'
+        )
+    return plan
+
+
+def refuse_plan(owner: str, plan: str, unable: str, because: str, able: str) -> None:
+    """An explicit plan never falls back: where it cannot do what is asked, the reason is raised."""
+    if plan == unable:
+        raise ValueError(
+            f'{owner} gives every location by itself, but plan="{unable}" {because}.\n'
+            f'Build the layer with plan="{able}", or with plan="auto", which takes "{able}" here.'
+        )
+
+
+def choose(plan: str, costs: Costs, shape: Shape) -> str:
+    """The plan that runs: the one asked for, or the cheaper one."""
+    if plan != "auto":
+        return plan
+    if isinstance(shape.n, torch.SymInt):
+        # exported for any number of locations: both plans are right for all of them, and this one keeps one graph
+        return "gram"
+    estimate = costs(shape)
+    return min(estimate, key=lambda name: estimate[name])
+
+
+def explain(plan: str, costs: Costs, shape: Shape) -> str:
+    """The choice and its reason in a sentence."""
+    estimate = costs(shape)
+    taken, cheaper = choose(plan, costs, shape), choose("auto", costs, shape)
+    numbers = " and ".join(f'"{name}" at about {_milliseconds(cost)}' for name, cost in estimate.items())
+    channels = f"c={shape.c}" if shape.c == shape.c2 else f"c={shape.c}, c2={shape.c2}"
+    here = f"for n={shape.n}, {channels}, d={shape.d} on {shape.device} the rule puts {numbers} an image, forward and backward"
+    if plan == "auto":
+        return f'plan="auto" takes "{taken}": {here}.'
+    verdict = "would take the same" if taken == cheaper else f'would take "{cheaper}"'
+    return f'"{taken}" runs because plan="{plan}" was asked for; "auto" {verdict}: {here}.'
+
+
+def _milliseconds(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:.3g} ms"

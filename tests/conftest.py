@@ -1,0 +1,13 @@
+"""A stricter world for every test: one thread, ``torch.empty`` filled with NaN, a global generator that must not move."""
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+# numbers that an algorithm forgot to write become NaN in place of luck
+torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_run() -> None:
+    torch.manual_seed(0)
