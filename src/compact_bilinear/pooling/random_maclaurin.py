@@ -43,11 +43,12 @@ def random_maclaurin(
     Returns:
         (b, d), in float32 or wider.
 
-    Projections (3, −1) and (1, 3) of one descriptor, multiplied and divided by √2:
+    Projections (3, −1, 3, 1) and (1, 3, 3, −1) of one descriptor, multiplied and divided by √4:
 
-    >>> w = torch.tensor([[[1.0, 1.0], [1.0, -1.0]], [[-1.0, 1.0], [1.0, 1.0]]])
-    >>> random_maclaurin(torch.tensor([[[1.0, 2.0]]]), w) * 2**0.5
-    tensor([[ 3., -3.]])
+    >>> w1 = torch.tensor([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    >>> w2 = torch.tensor([[-1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
+    >>> random_maclaurin(torch.tensor([[[1.0, 2.0]]]), (w1, w2))
+    tensor([[ 1.5000, -1.5000,  4.5000, -0.5000]])
     """
     read_plan("random_maclaurin", plan, RANDOM_MACLAURIN)
     _check_projections("random_maclaurin", w)

@@ -132,18 +132,19 @@ class RandomProjection(nn.Module):
         self.dim = read_dim("RandomProjection", dim)
         self.seed = seed
         self.sparse = sparse
-        home = torch.get_default_device()
+        # on the CPU whatever the default device is: the numbers are the same everywhere
         if sparse:
             draw = torch.Generator(device="cpu").manual_seed(seed)
             shape = (self.dim, self.channels)
             column = torch.randint(self.channels, shape, generator=draw, dtype=torch.int32, device="cpu")
             sign = torch.randint(2, shape, generator=draw, dtype=torch.int8, device="cpu") * 2 - 1
-            self.register_buffer("column", column.to(home))
-            self.register_buffer("sign", sign.to(home))
+            self.register_buffer("column", column)
+            self.register_buffer("sign", sign)
         else:
-            self.register_buffer("key", torch.tensor(seed, device=home))
+            self.register_buffer("key", torch.tensor(seed, device="cpu"))
         # holds nothing: it only follows .to() and .double(), so that matrix() knows where to be and in what precision
         self.register_buffer("_like", torch.empty(0), persistent=False)
+        self.to(torch.get_default_device())
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         columns, weights = read_one_input("RandomProjection", self.channels, x, weights)
