@@ -1,4 +1,4 @@
-"""What every pooling layer promises, linear in B or not. Each check takes a layer and descriptors in float64: a map or tokens."""
+"""What every pooling layer promises, linear in B or not. Each check takes a layer in float64."""
 
 from collections.abc import Callable
 

@@ -1,10 +1,10 @@
 """Average pooling against its definition in loops."""
 
-import promises
 import pytest
 import torch
 from torch import Tensor
 
+import promises
 from compact_bilinear.pooling.average_pool import AveragePool, average_pool
 
 
@@ -56,10 +56,14 @@ def test_channels_are_checked_where_they_are_given() -> None:
     assert AveragePool(7).dim == 7
     assert AveragePool().dim is None
     assert AveragePool()(torch.zeros(2, 5, 3, 3)).shape == (2, 5)
-    with pytest.raises(ValueError, match=r"AveragePool takes a feature map \(b, c=7, h, w\) or tokens .* but x is \(2, 5, 3, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"AveragePool takes a feature map \(b, c=7, h, w\) or tokens .* but x is \(2, 5, 3, 3\)"
+    ):
         AveragePool(7)(torch.zeros(2, 5, 3, 3))
     for channels in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match=r"AveragePool takes channels as a positive integer, but got .*\nWrite AveragePool"):
+        with pytest.raises(
+            ValueError, match=r"AveragePool takes channels as a positive integer, but got .*\nWrite AveragePool"
+        ):
             AveragePool(channels)
     assert repr(AveragePool(7)) == "AveragePool(channels=7)"
 

@@ -1,15 +1,15 @@
-"""The contract of every pooling that is a linear map of B, for every plan; and poolings broken on purpose that it must catch."""
+"""The contract of every pooling that is a linear map of B, for every plan; and broken poolings that it must catch."""
 
 import subprocess
 import sys
 
 import pytest
 import torch
-from contract import COMPACT, EVERY, TWO_INPUTS, Make, bilinear, check_matches_matrix, check_unbiased, descriptors
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from compact_bilinear import TensorSketch
+from contract import COMPACT, EVERY, TWO_INPUTS, Make, bilinear, check_matches_matrix, check_unbiased, descriptors
 
 every = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY.keys())
 two_inputs = pytest.mark.parametrize("make", TWO_INPUTS.values(), ids=TWO_INPUTS.keys())
@@ -364,11 +364,11 @@ def test_unbiased_check_catches(wrong: type[nn.Module]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "check"),
     [
-        (IgnoresWeights, lambda make: test_matches_its_matrix_with_weights(make)),
+        (IgnoresWeights, test_matches_its_matrix_with_weights),
         (LeaksBetweenImages, lambda make: test_a_broken_image_does_not_reach_another(make, float("nan"))),
         (WrongBackward, lambda make: test_gradients_of_one_input_and_weights(make, 5)),
-        (MeanOverLocations, lambda make: test_is_a_sum_over_locations_and_quadratic(make)),
-        (Zero, lambda make: test_the_seed_decides(make)),
+        (MeanOverLocations, test_is_a_sum_over_locations_and_quadratic),
+        (Zero, test_the_seed_decides),
     ],
 )
 def test_the_rest_of_the_contract_catches(wrong: type[nn.Module], check: object) -> None:

@@ -7,17 +7,17 @@ import sys
 from math import exp, log, pi, sqrt
 
 import numpy as np
-import promises
 import pytest
 import torch
-from contract import descriptors
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import promises
 from compact_bilinear import signed_sqrt_l2
 from compact_bilinear.pooling import fisher_vector as module
 from compact_bilinear.pooling.fisher_vector import FisherVector, fisher_vector
+from contract import descriptors
 
 Mixture = tuple[Tensor, Tensor, Tensor]
 
@@ -229,9 +229,11 @@ def test_fit_takes_at_most_so_many_descriptors(monkeypatch: pytest.MonkeyPatch) 
 def test_fit_refuses_what_it_cannot_use() -> None:
     pool, broken = FisherVector(7, components=3), clusters()
     broken[3, 2] = torch.inf
-    with pytest.raises(ValueError, match="FisherVector.fit takes finite descriptors but 1 of 200 hold NaN"):
+    with pytest.raises(ValueError, match=r"FisherVector\.fit takes finite descriptors but 1 of 200 hold NaN"):
         pool.fit(broken)
-    with pytest.raises(ValueError, match=r"FisherVector.fit takes at least 3 descriptors to fit k=3 Gaussians, but got 2.\nPass"):
+    with pytest.raises(
+        ValueError, match=r"FisherVector.fit takes at least 3 descriptors to fit k=3 Gaussians, but got 2.\nPass"
+    ):
         pool.fit(clusters(2))
     with pytest.raises(ValueError, match=r"FisherVector.fit takes at least 2 descriptors to fit k=1 Gaussians, but got 1"):
         FisherVector(7, components=1).fit(clusters(1))
@@ -242,7 +244,9 @@ def test_fit_refuses_what_it_cannot_use() -> None:
 
 def test_fit_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.mixture", None)
-    with pytest.raises(ImportError, match=r"takes scikit-learn to fit its mixture.*\nWrite `pip install 'compact-bilinear\[fit\]'`"):
+    with pytest.raises(
+        ImportError, match=r"takes scikit-learn to fit its mixture.*\nWrite `pip install 'compact-bilinear\[fit\]'`"
+    ):
         FisherVector(7, components=3).fit(clusters())
 
 
@@ -323,9 +327,13 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="FisherVector takes channels as a positive integer"):
         FisherVector((7, 7))
     for components in (0, 1.5, True):
-        with pytest.raises(ValueError, match=rf"takes components ≥ 1, .* but got {components}.\nWrite FisherVector\(7, components=64\)"):
+        with pytest.raises(
+            ValueError, match=rf"takes components ≥ 1, .* but got {components}.\nWrite FisherVector\(7, components=64\)"
+        ):
             FisherVector(7, components)
-    with pytest.raises(ValueError, match=r"takes a mixture \(k,\), .* but got \(4,\), \(7, 4\) and \(4, 7\).\nPass scikit-learn's"):
+    with pytest.raises(
+        ValueError, match=r"takes a mixture \(k,\), .* but got \(4,\), \(7, 4\) and \(4, 7\).\nPass scikit-learn's"
+    ):
         fisher_vector(x, mixture, means.T, variances)
     with pytest.raises(ValueError, match=r"but got \(4,\), \(4, 7\) and \(4, 7, 7\)"):
         fisher_vector(x, mixture, means, variances.diag_embed())

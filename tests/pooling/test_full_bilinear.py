@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from contract import bilinear, descriptors
 
 from compact_bilinear import FullBilinear
 from compact_bilinear.pooling import full_bilinear
+from contract import bilinear, descriptors
 
 
 def test_by_hand() -> None:

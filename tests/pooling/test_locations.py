@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from contract import TWO_INPUTS, Make, descriptors
 from torch import nn
 
 from compact_bilinear import FullBilinear, RandomMaclaurin, TensorSketch
+from contract import TWO_INPUTS, Make, descriptors
 
 LAYERS = [FullBilinear(8), TensorSketch(8, 16), RandomMaclaurin(8, 16)]
 layers = pytest.mark.parametrize("pool", LAYERS, ids=lambda pool: type(pool).__name__)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from contract import bilinear, check_gradients_equal, descriptors
 
 from compact_bilinear import RandomMaclaurin
 from compact_bilinear.pooling import random_maclaurin, random_maclaurin_matrix
+from contract import bilinear, check_gradients_equal, descriptors
 
 PLANS = ["gram", "direct", "auto"]
 

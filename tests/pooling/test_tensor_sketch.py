@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from contract import bilinear, check_matches_matrix, descriptors
 
 from compact_bilinear import TensorSketch
 from compact_bilinear.pooling import count_sketch, tensor_sketch, tensor_sketch_matrix
+from contract import bilinear, check_matches_matrix, descriptors
 
 PLANS = ["gram", "fft", "auto"]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from contract import bilinear, descriptors
 from torch import Tensor
 
 from compact_bilinear import RandomMaclaurin, TensorSketch
 from compact_bilinear.pooling.variance import random_maclaurin_variance, tensor_sketch_variance
+from contract import bilinear, descriptors
 
 Formula = Callable[[Tensor, Tensor, int], Tensor]
 methods = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from .hashes import Hashes, Needed, count_sketch, only_needed, sketch_gradients
 
 
 def fft_sketch(x: Tensor, z: Tensor | None, weights: Tensor | None, hashes: Hashes, d: int) -> Tensor:
-    r"""The count sketch of :math:`x_s z_s^\top` is the circular convolution of two count sketches (Pham & Pagh, KDD 2013):
+    r"""Convolve two count sketches of each location: a product of spectra (Pham & Pagh, KDD 2013).
 
     .. math:: y = \mathcal F^{-1} \sum_s a_s\, \mathcal F\Psi(x_s, h_1, s_1) \circ \mathcal F\Psi(z_s, h_2, s_2)
         \qquad

@@ -88,8 +88,8 @@ class FullBilinear(nn.Module):
         self.channels = read_channels("FullBilinear", channels)
         if triangle and self.channels[0] != self.channels[1]:
             raise ValueError(
-                f"FullBilinear takes triangle=True with one input only, but channels are {self.channels}: x zᵀ is not symmetric.\n"
-                "Write triangle=False."
+                f"FullBilinear takes triangle=True with one input only, but channels are {self.channels}.\n"
+                "Write triangle=False: x zᵀ is not symmetric."
             )
         self.triangle = triangle
         c, c2 = self.channels

@@ -15,7 +15,7 @@ from .hashes import Hashes, Needed, only_needed, sketch_gradients
 
 
 def gram_sketch(x: Tensor, z: Tensor | None, weights: Tensor | None, hashes: Hashes, d: int) -> Tensor:
-    r"""Every entry of :math:`B = \sum_s a_s x_s z_s^\top`, signed, into its bin, and back:
+    r"""Put every entry of :math:`B = \sum_s a_s x_s z_s^\top`, signed, into its bin; and back.
 
     .. math::
         y_j = \sum_{i,k\,:\;h_1(i)+h_2(k)\,\equiv\,j} s_1(i)\,s_2(k)\, B_{ik}

@@ -62,9 +62,7 @@ def read_locations(
     return Locations(columns, other, weights, grid)
 
 
-def read_one_input(
-    owner: str, channels: int | None, x: Tensor, weights: Tensor | None = None
-) -> tuple[Tensor, Tensor | None]:
+def read_one_input(owner: str, channels: int | None, x: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """:func:`read_locations` for poolings of a single input, of any number of channels where that is None."""
     c = count_channels(x) if channels is None else channels
     seen = read_locations(owner, (c, c), x, None, weights)
@@ -168,7 +166,5 @@ def _flat_weights(owner: str, weights: Tensor, columns: Tensor, grid: tuple[int,
             f"Pass `weights.reshape{expected}` if the order of the locations is the same, or `weights.expand{expected}`."
         )
     if not weights.is_floating_point():
-        raise ValueError(
-            f"{owner} takes floating-point weights but got {weights.dtype}.\nPass a mask as `mask.to(x.dtype)`."
-        )
+        raise ValueError(f"{owner} takes floating-point weights but got {weights.dtype}.\nPass a mask as `mask.to(x.dtype)`.")
     return weights.flatten(1)

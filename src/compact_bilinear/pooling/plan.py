@@ -18,7 +18,6 @@ both sides grow with it, and a plan that changed with the batch would change the
 """
 
 from collections.abc import Callable
-from math import log2
 from typing import NamedTuple
 
 import torch

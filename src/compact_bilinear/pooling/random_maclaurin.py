@@ -202,13 +202,12 @@ def _check_projections(
     owner: str, w: Tensor | Sequence[Tensor], channels: tuple[int, int] | None = None, d: int | None = None
 ) -> None:
     shapes = [tuple(each.shape) for each in w]
-    if len(shapes) == 2 and all(len(shape) == 2 for shape in shapes) and shapes[0][0] == shapes[1][0]:
-        if channels is None or shapes == [(d, c) for c in channels]:
-            if all(each.is_floating_point() for each in w):
-                return
-            raise ValueError(f"{owner} takes floating-point projections but got {w[0].dtype}.\nPass `w.float()`.")
-    wanted = " and ".join(f"({d}, {c})" for c in channels) if channels else "(d, c) and (d, c2)"
-    raise ValueError(
-        f"{owner} takes w as two matrices {wanted}, but got shapes {shapes}.\n"
-        "Pass w=(first, second), a tensor each, or one tensor (2, d, c)."
-    )
+    two_matrices = len(shapes) == 2 and all(len(shape) == 2 for shape in shapes) and shapes[0][0] == shapes[1][0]
+    if not two_matrices or (channels is not None and shapes != [(d, c) for c in channels]):
+        wanted = " and ".join(f"({d}, {c})" for c in channels) if channels else "(d, c) and (d, c2)"
+        raise ValueError(
+            f"{owner} takes w as two matrices {wanted}, but got shapes {shapes}.\n"
+            "Pass w=(first, second), a tensor each, or one tensor (2, d, c)."
+        )
+    if not all(each.is_floating_point() for each in w):
+        raise ValueError(f"{owner} takes floating-point projections but got {w[0].dtype}.\nPass `w.float()`.")

@@ -181,7 +181,7 @@ def _check_hashes(
     for row in bucket:
         if row.is_floating_point() or row.is_complex():
             raise ValueError(f"{owner} takes integer buckets but got {row.dtype}.\nPass `bucket.long()`.")
-        if d is not None and not (0 <= int(row.min()) and int(row.max()) < d):
+        if d is not None and not (int(row.min()) >= 0 and int(row.max()) < d):
             raise ValueError(
                 f"{owner} takes buckets in [0, {d}) but got {int(row.min())} … {int(row.max())}.\n"
                 "If they are counted from 1, as in the paper, pass `bucket - 1`."

@@ -1,13 +1,12 @@
 r"""How far a compact kernel strays from the kernel it estimates: exact variances over the drawn numbers, for any two images.
 
-Write A and C for the matrices B of two images. Random Maclaurin and Tensor Sketch both have :math:`\mathbb{E}\langle y, y'\rangle
-= \langle A, C\rangle`. The variance of that inner product says which d an application needs. The derivations are in
-``docs/mathematics.md``.
+Write A and C for the matrices B of two images. Random Maclaurin and Tensor Sketch both have
+:math:`\mathbb{E}\langle y, y'\rangle = \langle A, C\rangle`. The variance of that inner product says which d an application
+needs. The derivations are in ``docs/mathematics.md``.
 """
 
 from math import gcd
 
-import torch
 from torch import Tensor
 
 
@@ -22,7 +21,8 @@ def random_maclaurin_variance(a: Tensor, c: Tensor, d: int) -> Tensor:
 
     and each expectation over the signs :math:`w_2` is again of this form:
 
-    .. math:: \mathbb{E}|u|^2|v|^2 = \operatorname{tr}P \operatorname{tr}Q + 2\langle P,Q\rangle - 2\textstyle\sum_k P_{kk}Q_{kk}
+    .. math::
+        \mathbb{E}|u|^2|v|^2 = \operatorname{tr}P \operatorname{tr}Q + 2\langle P,Q\rangle - 2\textstyle\sum_k P_{kk}Q_{kk}
         \qquad
         \mathbb{E}\langle u,v\rangle^2 = (\operatorname{tr}S)^2 + 2|S|^2 - 2\textstyle\sum_k S_{kk}^2
         \qquad
