@@ -21,7 +21,7 @@ test: .venv/ready ## run the tests and the examples in the docstrings
 	@$(python) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 demo: .venv/ready ## run the demonstration, which writes into demo/
-	@$(python) experiments/demo.py --out demo $(ARGS)
+	@PYTHONPATH=benchmarks $(python) experiments/demo.py --out demo $(ARGS)
 
 check: .venv/ready ## format, lint and types; are the README's tables those of the committed records?
 	$(python) -m ruff format --check .

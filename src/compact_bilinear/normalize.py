@@ -82,13 +82,13 @@ class _SignedSqrtL2(torch.autograd.Function):
         gradient = None
         if g is not None:
             with full_precision(g):
-                wide_g, wide_f, total = g.to(total.dtype), f.to(total.dtype), _never_zero(total)
+                wide_g, wide_f = g.to(total.dtype), f.to(total.dtype)
                 across = wide_g - wide_f * (wide_g * wide_f).sum(-1, keepdim=True)
                 if ctx.damping is None:
-                    steepness = wide_f.abs().clamp_(min=ctx.eps).mul_(2 * total)
+                    steepness = wide_f.abs().clamp_(min=ctx.eps).mul_(2 * _never_zero(total))
                 else:
                     norm = total.sqrt()
-                    steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (norm + 1e-10))
+                    steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (_never_zero(norm) + 1e-10))
                 gradient = across / steepness
         if g_total is not None:  # only in a second derivative: ∂N/∂y = sign(y)
             along = g_total * f.sign()

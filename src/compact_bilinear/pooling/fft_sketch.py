@@ -38,7 +38,8 @@ def fft_sketch(x: Tensor, z: Tensor | None, weights: Tensor | None, hashes: Hash
 
 def spectra(x: Tensor, bucket: Tensor, sign: Tensor, d: int) -> Tensor:
     """The Fourier transform of each location's count sketch: columns (b, c, n) → (b, n, ⌊d/2⌋ + 1)."""
-    return rfft(count_sketch(x.mT, bucket, sign, d))
+    transformed: Tensor = rfft(count_sketch(x.mT, bucket, sign, d))
+    return transformed
 
 
 class _FFTSketch(torch.autograd.Function):
@@ -54,7 +55,8 @@ class _FFTSketch(torch.autograd.Function):
         total = left.new_zeros(len(left), d // 2 + 1, dtype=left.dtype.to_complex())
         for block in _blocks(left, d):
             total = total + (spectra(left[..., block], h1, s1, d) * spectra(right[..., block], h2, s2, d)).sum(1)
-        return irfft(total, n=d)
+        sketch: Tensor = irfft(total, n=d)
+        return sketch
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -63,14 +65,15 @@ class _FFTSketch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, h1, h2, s1, s2 = ctx.saved_tensors
+        x, z, weights, h1, h2, s1, s2 = ctx.saved_tensors
+        inputs = x, z, weights, s1, s2
         needed = Needed(*ctx.needs_input_grad[:3], *ctx.needs_input_grad[5:7])
-        x, z, weights, wide_s1, wide_s2 = _widened(*inputs, s1, s2)
+        x, z, weights, wide_s1, wide_s2 = _widened(*inputs)
         right = x if z is None else z
         p = _correlated(g, right, h2, wide_s2, h1, ctx.d) if needed.p else None
         q = _correlated(g, x, h1, wide_s1, h2, ctx.d) if needed.q(one_input=z is None) else None
         gradients = sketch_gradients(p, q, x, z, weights, wide_s1, wide_s2)
-        dx, dz, d_weights, d_s1, d_s2 = only_needed(gradients, (*inputs, s1, s2), needed)
+        dx, dz, d_weights, d_s1, d_s2 = only_needed(gradients, inputs, needed)
         return dx, dz, d_weights, None, None, d_s1, d_s2, None
 
 

@@ -82,6 +82,7 @@ class FullBilinear(nn.Module):
     """
 
     additive = True
+    _like: Tensor
 
     def __init__(self, channels: int | tuple[int, int], *, triangle: bool = False) -> None:
         super().__init__()

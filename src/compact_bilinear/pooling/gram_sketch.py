@@ -101,7 +101,9 @@ def _scatter(y: Tensor, entries: Tensor, own: Tensor, other: Tensor, own_sign: T
 
 def _gather(bins: Tensor, own: Tensor, other: Tensor) -> Tensor:
     """(b, len(own), len(other)): what stands in the bin of each pair."""
-    return bins.index_select(1, (own.unsqueeze(1) + other).flatten()).unflatten(1, (len(own), len(other)))
+    entries = bins.index_select(1, (own.unsqueeze(1) + other).flatten())
+    table: Tensor = entries.unflatten(1, (len(own), len(other)))
+    return table
 
 
 def _symmetric_product(bins: Tensor, h1: Tensor, h2: Tensor, s1: Tensor, s2: Tensor, x: Tensor) -> Tensor:

@@ -14,10 +14,13 @@ plan                   operations an image                                      
 
 The rule is that table with measured nanoseconds (forward and backward together) in place of operations. It does not look at b:
 both sides grow with it, and a plan that changed with the batch would change the last digits of an image's features.
-``benchmarks/plans.py`` measures both plans over a grid of shapes and says what the rule loses against the better one.
+``benchmarks/plans.py`` measures both plans over a grid of shapes and says what the rule loses against the better one. The
+factors for the CPU come from two cores of a server with AVX-512, those for every other device from one H200 in float32; what
+counts is their ratio, which moves less from machine to machine than they do.
 """
 
 from collections.abc import Callable
+from math import log2
 from typing import NamedTuple
 
 import torch
@@ -46,15 +49,29 @@ Costs = Callable[[Shape], dict[str, float]]
 
 
 def tensor_sketch_costs(shape: Shape) -> dict[str, float]:
-    """Nanoseconds an image."""
+    """Nanoseconds an image, forward and backward."""
     n, c, c2, d, device = shape
-    return {"gram": 1, "fft": 2}
+    pairs, channels, transform = c * c2, (c + c2) / 2, d * log2(d)
+    if device == "cpu":
+        # products; scatter and gather, which miss the caches more as d grows | sketches and transforms; what n = 1 costs too
+        return {
+            "gram": 0.015 * n * pairs + (2 + d / 20_000) * pairs + 5 * d,
+            "fft": n * (13 * channels + 0.35 * transform) + 12 * d + 10_000,
+        }
+    return {"gram": 9e-5 * n * pairs + 0.04 * pairs, "fft": n * (0.06 * channels + 0.0028 * transform)}
 
 
 def random_maclaurin_costs(shape: Shape) -> dict[str, float]:
-    """Nanoseconds an image."""
+    """Nanoseconds an image, forward and backward."""
     n, c, c2, d, device = shape
-    return {"gram": 1, "direct": 2}
+    # B is projected once each way; the locations by both projections, whose products are b·n·d numbers to write and read
+    through_b, each_location = 4 * c * c2 * d, 4 * n * (c + c2) * d
+    if device == "cpu":
+        return {
+            "gram": 0.0046 * through_b + 0.015 * n * c * c2 + 0.3 * max(c, c2) * d,
+            "direct": 0.004 * each_location + 4 * n * d,
+        }
+    return {"gram": 2.7e-5 * through_b + 9e-5 * n * c * c2, "direct": 2.4e-5 * each_location}
 
 
 def read_plan(owner: str, plan: str, known: tuple[str, str]) -> str:

@@ -114,7 +114,8 @@ class RandomProjection(nn.Module):
         sparse: the very sparse matrix.
 
     What is saved with the weights is the seed (``key``) of a dense matrix, and the places and signs of a sparse one (``column``
-    and ``sign``, both (d, c)). An exported program with a dense one needs this package to be imported where it runs.
+    and ``sign``, both (d, c)). An exported program with a dense one needs this package to be imported where it runs, and ONNX,
+    which has no operator that draws the same numbers, takes the sparse one only.
 
     >>> RandomProjection(16, 1000)(torch.zeros(2, 16, 7, 7)).shape
     torch.Size([2, 1000])

@@ -1,0 +1,205 @@
+"""Speed and memory of every pooling and plan, beside full bilinear pooling, the FFT at every location, and the floor.
+
+    python benchmarks/pooling.py                                 the shapes below; some ten minutes on two cores
+    python benchmarks/pooling.py --shape 8x512x28x28 --dim 8192  one shape
+    python benchmarks/pooling.py --json > benchmarks/results/pooling-cpu.jsonl
+
+Everything is timed in turns in one process. Three rows are not of this package and are what the others are compared with:
+
+- full bilinear: a batched matrix product, and autograd;
+- FFT at each location: how every public port computes Tensor Sketch;
+- floor: one forward and one backward matrix product, which no way through the Gram matrix can avoid.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from math import isqrt
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.fft import irfft, rfft
+from torch.nn.functional import normalize
+
+from compact_bilinear import (
+    AveragePool,
+    FisherVector,
+    FullBilinear,
+    PCABilinear,
+    RandomMaclaurin,
+    RandomProjection,
+    TensorSketch,
+    signed_sqrt_l2,
+)
+from timing import Run, Time, extra_megabytes, forward, forward_backward, machine, take_turns
+
+FULL, FFT, FLOOR = "full bilinear: bmm + autograd", "FFT at each location", "floor: two matrix products"
+PLAIN_MACLAURIN, PLAIN_NORMALIZATION = "random Maclaurin: plain torch", "signed sqrt + l2: plain torch"
+SHAPES = ((8, 512, 28, 28), (8, 512, 14, 14), (8, 2048, 7, 7), (8, 64, 56, 56), (8, 2048, 1, 1))
+DIM = 8192
+
+
+class Entry(NamedTuple):
+    """One row of the table."""
+
+    forward: Run
+    both: Run
+    measures_memory: bool = True
+
+
+def entries(b: int, c: int, h: int, w: int, d: int, device: str) -> dict[str, Entry]:
+    """Every pooling for maps (b, c, h, w), and what they are compared with."""
+    torch.manual_seed(0)
+    x = torch.randn(b, c, h, w, device=device).relu()
+    k = min(isqrt(d), c)
+    gaussians = max(1, d // (2 * c))
+    sketch, maclaurin = TensorSketch(c, d).to(device), RandomMaclaurin(c, d).to(device)
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
+        FULL: full_bilinear_by_bmm,
+        FFT: lambda x: fft_at_each_location(x, sketch.bucket, sketch.sign, d),
+        PLAIN_MACLAURIN: lambda x: plain_random_maclaurin(x, maclaurin.w),
+        "FullBilinear": FullBilinear(c).to(device),
+        "FullBilinear(triangle=True)": FullBilinear(c, triangle=True).to(device),
+        "TensorSketch(plan='gram')": TensorSketch(c, d, plan="gram").to(device),
+        "TensorSketch(plan='fft')": TensorSketch(c, d, plan="fft").to(device),
+        "RandomMaclaurin(plan='gram')": RandomMaclaurin(c, d, plan="gram").to(device),
+        "RandomMaclaurin(plan='direct')": RandomMaclaurin(c, d, plan="direct").to(device),
+        "RandomProjection(sparse=True)": RandomProjection(c, d, sparse=True).to(device),
+        f"PCABilinear(dim={k * k})": PCABilinear(c, k * k, projection=torch.randn(k, c), bias=torch.zeros(k)).to(device),
+        f"FisherVector(components={gaussians})": _some_fisher_vector(c, gaussians).to(device),
+        "AveragePool": AveragePool(),
+    }
+    made = {name: Entry(forward(function, x), forward_backward(function, x)) for name, function in functions.items()}
+    columns, gradient = x.flatten(2), torch.randn(b, c, c, device=device)
+    product: Run = lambda: columns @ columns.mT  # noqa: E731 - two names for two products side by side
+    products: Run = lambda: (columns @ columns.mT, gradient @ columns)  # noqa: E731
+    made[FLOOR] = Entry(product, products, measures_memory=False)
+    return made
+
+
+def normalizations(b: int, d: int, device: str) -> dict[str, Entry]:
+    """Signed square root and ℓ₂ of features (b, d)."""
+    y = torch.randn(b, d, device=device)
+    return {
+        f"{name}, d={d}": Entry(forward(function, y), forward_backward(function, y))
+        for name, function in ((PLAIN_NORMALIZATION, plain_signed_sqrt_l2), ("signed_sqrt_l2", signed_sqrt_l2))
+    }
+
+
+def full_bilinear_by_bmm(x: Tensor) -> Tensor:
+    """The matrix product that everybody writes."""
+    columns = x.flatten(2)
+    return torch.bmm(columns, columns.mT).flatten(1)
+
+
+def fft_at_each_location(x: Tensor, bucket: Tensor, sign: Tensor, d: int) -> Tensor:
+    """Tensor Sketch as the public ports compute it, at its leanest: real transforms, and autograd."""
+    rows = x.flatten(2).mT
+    first, second = (rows.new_zeros(*rows.shape[:2], d).index_add(2, h, rows * s) for h, s in zip(bucket, sign, strict=True))
+    convolved: Tensor = irfft(rfft(first) * rfft(second), n=d)
+    return convolved.sum(1)
+
+
+def plain_random_maclaurin(x: Tensor, w: Tensor) -> Tensor:
+    """Random Maclaurin as its formula reads, and autograd."""
+    rows = x.flatten(2).mT
+    products: Tensor = (rows @ w[0].mT) * (rows @ w[1].mT)
+    return products.sum(1) / len(w[0]) ** 0.5
+
+
+def plain_signed_sqrt_l2(y: Tensor) -> Tensor:
+    """Signed square root and ℓ₂ composed of torch's own functions."""
+    unit: Tensor = normalize(y.sign() * y.abs().sqrt(), dim=-1)
+    return unit
+
+
+def _some_fisher_vector(c: int, k: int) -> FisherVector:
+    pool = FisherVector(c, components=k)
+    pool.load_state_dict({"mixture": torch.full((k,), 1 / k), "means": torch.randn(k, c), "variances": torch.ones(k, c)})
+    return pool
+
+
+def records(
+    shape: tuple[int, int, int, int], d: int, device: str, rounds: int, only: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """One record for each row, or for those in ``only``, in its order; the ratios included."""
+    b, c, h, w = shape
+    rows = entries(b, c, h, w, d, device)
+    rows = rows if only is None else {name: rows[name] for name in only}
+    once, both = _timed(rows, device, rounds)
+    memory = {name: extra_megabytes(row.both, device) for name, row in rows.items() if row.measures_memory}
+    for name in rows:
+        record = _record(name, device, once[name], both[name]) | {"b": b, "c": c, "h": h, "w": w, "d": d}
+        record["ratio"] = {base: both[name].median / both[base].median for base in (FULL, FFT, FLOOR, PLAIN_MACLAURIN)}
+        if name in memory:
+            record["extra_mb"] = memory[name]
+        yield record
+
+
+def normalization_records(b: int, d: int, device: str, rounds: int) -> Iterator[dict[str, Any]]:
+    """One record for each way to normalise."""
+    rows = normalizations(b, d, device)
+    once, both = _timed(rows, device, rounds)
+    base = next(name for name in rows if name.startswith(PLAIN_NORMALIZATION))
+    for name in rows:
+        record = _record(name, device, once[name], both[name]) | {"b": b, "d": d}
+        yield record | {"ratio": {base: both[name].median / both[base].median}}
+
+
+def _timed(rows: dict[str, Entry], device: str, rounds: int) -> tuple[dict[str, Time], dict[str, Time]]:
+    once = take_turns({name: row.forward for name, row in rows.items()}, device, rounds)
+    return once, take_turns({name: row.both for name, row in rows.items()}, device, rounds)
+
+
+def _record(name: str, device: str, once: Time, both: Time) -> dict[str, Any]:
+    return {"benchmark": "pooling", "name": name, **machine(device), "forward_ms": once, "both_ms": both}
+
+
+def main() -> None:
+    """Print a table for each shape, or one JSON object a line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", action="append", type=_shape, help="bxcxhxw, as 8x512x28x28; may be repeated")
+    parser.add_argument("--dim", type=int, default=DIM, help=f"d of the compact poolings, {DIM} if not given")
+    parser.add_argument("--rounds", type=int, default=9, help="how often each is timed")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    arguments = parser.parse_args()
+    for shape in arguments.shape or SHAPES:
+        found = list(records(shape, arguments.dim, arguments.device, arguments.rounds))
+        _show(found, arguments.json, "x".join(map(str, shape)) + f", d={arguments.dim}")
+    found = [
+        record for d in (512**2, arguments.dim) for record in normalization_records(8, d, arguments.device, arguments.rounds)
+    ]
+    _show(found, arguments.json, "normalisation, b=8")
+
+
+def _show(found: list[dict[str, Any]], as_json: bool, title: str) -> None:
+    if as_json:
+        for record in found:
+            print(json.dumps(record, ensure_ascii=False), flush=True)
+        return
+    print(f"\n{title}   ({found[0]['device']}, torch {found[0]['torch']}, {found[0]['threads']} threads)\n")
+    print(f"{'':<36}{'forward':>10}{'fwd + bwd':>11}{'quartiles':>20}{'÷ full':>9}{'÷ floor':>9}{'FFT ÷':>8}{'extra MB':>10}")
+    for record in found:
+        once, both = record["forward_ms"], record["both_ms"]
+        ratio = record["ratio"]
+        against = [ratio.get(base) for base in (FULL, FLOOR)]
+        against.append(1 / ratio[FFT] if FFT in ratio else None)
+        cells = [*(f"{each:.2f}" if each is not None else "" for each in against), f"{record.get('extra_mb', 0):.0f}"]
+        spread = f"{both.low:.2f} … {both.high:.2f}"
+        print(
+            f"{record['name']:<36}{once.median:>10.2f}{both.median:>11.2f}{spread:>20}"
+            f"{cells[0]:>9}{cells[1]:>9}{cells[2]:>8}{cells[3]:>10}"
+        )
+
+
+def _shape(text: str) -> tuple[int, int, int, int]:
+    parts = tuple(int(part) for part in text.split("x"))
+    if len(parts) != 4:
+        raise argparse.ArgumentTypeError(f"takes b x c x h x w, for instance 8x512x28x28, but got {text}")
+    return parts
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The tables of the READMEs, made from the committed records in ``benchmarks/results``: nobody types a number.
+
+    python benchmarks/tables.py            write them anew
+    python benchmarks/tables.py --check    fail if what is written differs from the records
+
+A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``, NAME a function of this file.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pooling import FFT, FLOOR, FULL, PLAIN_MACLAURIN, PLAIN_NORMALIZATION
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "README.md")
+REFERENCE = {"b": 8, "c": 512, "h": 28, "w": 28, "d": 8192}
+SKETCH, MACLAURIN = "TensorSketch(plan='gram')", "RandomMaclaurin(plan='gram')"
+
+Record = dict[str, Any]
+
+
+def read(name: str) -> list[Record]:
+    """The records of one run."""
+    lines = (ROOT / "benchmarks" / "results" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def reference() -> dict[str, Record]:
+    """The rows at the shape of VGG-16's last feature map, by name."""
+    return {r["name"]: r for r in read("pooling-cpu") if REFERENCE.items() <= r.items()}
+
+
+def headline() -> str:
+    """The README's one sentence."""
+    sketch = reference()[SKETCH]["ratio"]
+    return (
+        f"On {_b_c_h_w(REFERENCE)} with d = 8192, forward and backward, Tensor Sketch takes **{sketch[FULL]:.2f}×** the time "
+        f"of full bilinear pooling, **{1 / sketch[FFT]:.0f}× less** than transforms at each location, and "
+        f"{sketch[FLOOR]:.2f}× that of the two matrix products it is made of."
+    )
+
+
+def speed() -> str:
+    """The README's short table."""
+    return _speed_table(reference(), [FULL, SKETCH, FFT, MACLAURIN, PLAIN_MACLAURIN])
+
+
+def shapes() -> str:
+    """Every row of every shape."""
+    records = [record for record in read("pooling-cpu") if "c" in record]
+    sizes = dict.fromkeys((r["b"], r["c"], r["h"], r["w"], r["d"]) for r in records)
+    parts = []
+    for size in sizes:
+        keys = dict(zip(("b", "c", "h", "w", "d"), size, strict=True))
+        rows = {r["name"]: r for r in records if keys.items() <= r.items()}
+        parts.append(f"**{_b_c_h_w(keys)}, d = {keys['d']}**\n\n" + _speed_table(rows, list(rows)))
+    return "\n\n".join(parts)
+
+
+def targets() -> str:
+    """What the layers were built to reach on a CPU, and what this run shows."""
+    rows = reference()
+    sketch, maclaurin = rows[SKETCH], rows[MACLAURIN]
+    pixels = REFERENCE["h"] * REFERENCE["w"]
+    allowed = (REFERENCE["b"] * REFERENCE["c"] ** 2 + REFERENCE["b"] * REFERENCE["c"] * pixels) * 4 / 1e6
+    normal = next(r for r in read("pooling-cpu") if r["name"].startswith("signed_sqrt_l2") and r["d"] == REFERENCE["c"] ** 2)
+    worst = max(record["loss"] for method in ("tensor_sketch", "random_maclaurin") for record in read(f"plans-{method}-cpu"))
+    added = read("import-cpu")[0]["added_ms"][0]
+    lines = [
+        ("Tensor Sketch over full bilinear", "≤ 0.8", f"{sketch['ratio'][FULL]:.2f}"),
+        ("Tensor Sketch over the floor", "≤ 1.3", f"{sketch['ratio'][FLOOR]:.2f}"),
+        ("Tensor Sketch faster than the FFT at each location", "≥ 40", f"{1 / sketch['ratio'][FFT]:.0f}"),
+        ("random Maclaurin faster than its formula in plain torch", "≥ 2.5", f"{1 / maclaurin['ratio'][PLAIN_MACLAURIN]:.1f}"),
+        (
+            "signed_sqrt_l2 faster than plain torch, (8, 262144)",
+            "≥ 2",
+            f"{1 / next(v for k, v in normal['ratio'].items() if k.startswith(PLAIN_NORMALIZATION)):.1f}",
+        ),
+        ("extra memory of Tensor Sketch over B and x", "≤ 1.5", f"{sketch['extra_mb'] / allowed:.2f}"),
+        (
+            "extra memory below the FFT at each location",
+            "≥ 10×",
+            f"{rows[FFT]['extra_mb'] / sketch['extra_mb']:.0f}×",
+        ),
+        ('plan="auto" over the better plan, at worst', "≤ 1.25", f"{worst:.2f}"),
+        ("import compact_bilinear adds to import torch", "< 100 ms", f"{added:.0f} ms"),
+    ]
+    return "| | wanted | measured |\n|---|--:|--:|\n" + "\n".join(f"| {a} | {b} | {c} |" for a, b, c in lines)
+
+
+def plans() -> str:
+    """What the rule of ``plan="auto"`` loses."""
+    lines = ["| method | points | took the faster plan | loss, median | loss, worst | at |", "|---|--:|--:|--:|--:|---|"]
+    for method in ("tensor_sketch", "random_maclaurin"):
+        records = read(f"plans-{method}-cpu")
+        worst = max(records, key=lambda record: record["loss"])
+        best = sum(record["loss"] == 1 for record in records)
+        loss = median(record["loss"] for record in records)
+        place = f"c={worst['c']}, n={worst['n']}, d={worst['d']}"
+        lines.append(f"| {method} | {len(records)} | {best} | {loss:.2f} | {worst['loss']:.2f} | {place} |")
+    return "\n".join(lines)
+
+
+def normalization() -> str:
+    """Signed square root and ℓ₂."""
+    lines = ["| | b×d | forward ms | forward + backward ms | faster than plain torch |", "|---|--:|--:|--:|--:|"]
+    for record in read("pooling-cpu"):
+        if "c" not in record:
+            name, _, _ = record["name"].partition(",")
+            gain = 1 / next(iter(record["ratio"].values()))
+            size = f"{record['b']}×{record['d']}"
+            lines.append(f"| {name} | {size} | {record['forward_ms'][0]:.2f} | {record['both_ms'][0]:.2f} | {gain:.1f}× |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Where the records were made."""
+    record = read("pooling-cpu")[0]
+    return f"{record['device']}, {record['threads']} threads, float32, torch {record['torch']}, {record['date']}."
+
+
+def _speed_table(rows: dict[str, Record], names: list[str]) -> str:
+    lines = [
+        "| | forward + backward ms | × full bilinear | × floor | faster than FFT | extra MB |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name in names:
+        record = rows[name]
+        ratio = record["ratio"]
+        memory = f"{record['extra_mb']:.0f}" if "extra_mb" in record else "–"
+        cells = [f"{record['both_ms'][0]:.1f}", _short(ratio[FULL]), _short(ratio[FLOOR]), _short(1 / ratio[FFT]) + "×", memory]
+        label = f"`{name}`" if "(" in name or name in ("AveragePool", "FullBilinear") else name
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.2f}"
+
+
+def _b_c_h_w(keys: dict[str, int]) -> str:
+    return "×".join(str(keys[letter]) for letter in "bchw")
+
+
+TABLES = {made.__name__: made for made in (headline, speed, shapes, targets, plans, normalization, machine)}
+
+
+def fill(page: str) -> str:
+    """A page with every table in it written anew."""
+
+    def table(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"<!-- begin {name} -->\n{TABLES[name]()}\n<!-- end {name} -->"
+
+    return re.sub(r"<!-- begin (?P<name>\w+) -->\n.*?<!-- end (?P=name) -->", table, page, flags=re.DOTALL)
+
+
+def main() -> int:
+    """Write the pages, or say which differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is not that of the records")
+    arguments = parser.parse_args()
+    stale = 0
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        made = fill(page)
+        if made != page and arguments.check:
+            print(f"{path.relative_to(ROOT)}: a table is not what the records say. Write `make tables`.")
+            stale = 1
+        elif made != page:
+            path.write_text(made, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: written anew")
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
