@@ -67,7 +67,7 @@ class _SignedSqrtL2(torch.autograd.Function):
             size = wide.abs()
             total = size.sum(-1, keepdim=True)
             root = size.div_(_never_zero(total)).sqrt_()
-            return torch.copysign(root, wide).to(y.dtype), total
+            return root.mul_(wide.sign()).to(y.dtype), total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, float | None], output: tuple[Tensor, Tensor]) -> None:
@@ -85,7 +85,7 @@ class _SignedSqrtL2(torch.autograd.Function):
                 wide_g, wide_f = g.to(total.dtype), f.to(total.dtype)
                 across = wide_g - wide_f * (wide_g * wide_f).sum(-1, keepdim=True)
                 if ctx.damping is None:
-                    steepness = wide_f.abs().clamp_(min=ctx.eps).mul_(2 * _never_zero(total))
+                    steepness = wide_f.abs().clamp(min=ctx.eps).mul_(2 * _never_zero(total))
                 else:
                     norm = total.sqrt()
                     steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (_never_zero(norm) + 1e-10))

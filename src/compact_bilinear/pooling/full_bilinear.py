@@ -5,7 +5,6 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from ..precision import accumulation_dtype
 from .gram import gram
 from .locations import Locations, count_channels, read_channels, read_locations
 
@@ -104,8 +103,8 @@ class FullBilinear(nn.Module):
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """Each location's own products, not pooled: (b, d, h, w) or (b, n, d)."""
         seen = read_locations("FullBilinear", self.channels, x, z)
-        dtype = accumulation_dtype(seen.x, seen.other)
-        products = seen.x.to(dtype).unsqueeze(2) * seen.other.to(dtype).unsqueeze(1)  # (b, c, c2, n)
+        x, z = seen.widened()
+        products = x.unsqueeze(2) * z.unsqueeze(1)  # (b, c, c2, n)
         if not self.triangle:
             return seen.restore(products.flatten(1, 2))
         _refuse_two_inputs(seen)

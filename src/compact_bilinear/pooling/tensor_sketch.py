@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.fft import irfft
 
-from ..precision import accumulation_dtype
 from .fft_sketch import fft_sketch, spectra
 from .gram_sketch import gram_sketch
 from .hashes import Hashes
@@ -139,8 +138,8 @@ class TensorSketch(nn.Module):
         refuse_plan("TensorSketch.local", self.plan, "gram", "sums over the locations before it sketches", "fft")
         seen = read_locations("TensorSketch", self.channels, x, z)
         h1, h2, s1, s2 = self._hashes()
-        dtype = accumulation_dtype(seen.x, seen.z)
-        product = spectra(seen.x.to(dtype), h1, s1, self.dim) * spectra(seen.other.to(dtype), h2, s2, self.dim)
+        x, z = seen.widened()
+        product = spectra(x, h1, s1, self.dim) * spectra(z, h2, s2, self.dim)
         return seen.restore(irfft(product, n=self.dim).mT)
 
     def matrix(self) -> Tensor:
