@@ -104,8 +104,8 @@ def fft_at_each_location(x: Tensor, bucket: Tensor, sign: Tensor, d: int) -> Ten
 def plain_random_maclaurin(x: Tensor, w: Tensor) -> Tensor:
     """Random Maclaurin as its formula reads, and autograd."""
     rows = x.flatten(2).mT
-    products: Tensor = (rows @ w[0].mT) * (rows @ w[1].mT)
-    return products.sum(1) / len(w[0]) ** 0.5
+    y: Tensor = ((rows @ w[0].mT) * (rows @ w[1].mT)).sum(1) / w.shape[1] ** 0.5
+    return y
 
 
 def plain_signed_sqrt_l2(y: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ class FullBilinear(nn.Module):
         # holds nothing: it only follows .to() and .double(), so that matrix() knows where to be and in what precision
         self.register_buffer("_like", torch.empty(0), persistent=False)
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("FullBilinear", self.channels, x, z, weights), self.triangle)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ class Locations(NamedTuple):
         return self.x if self.z is None else self.z
 
     def widened(self) -> tuple[Tensor, Tensor]:
-        """Both factors in float32 or wider. One input is widened once, so that its two gradients meet before they are rounded."""
+        """Both factors in float32 or wider. One input is widened once: its gradients are added up before they are rounded."""
         x = self.x.to(accumulation_dtype(self.x, self.z))
         return x, x if self.z is None else self.z.to(x.dtype)
 

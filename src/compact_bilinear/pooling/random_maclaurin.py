@@ -170,7 +170,7 @@ class RandomMaclaurin(nn.Module):
         if w is None:
             self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("RandomMaclaurin", self.channels, x, z, weights), *self._projections(), self.plan)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:

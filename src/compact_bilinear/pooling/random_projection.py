@@ -147,7 +147,7 @@ class RandomProjection(nn.Module):
         self.register_buffer("_like", torch.empty(0), persistent=False)
         self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         columns, weights = read_one_input("RandomProjection", self.channels, x, weights)
         matrix = gram(columns, None, weights).flatten(1)
         if self.sparse:

@@ -87,7 +87,8 @@ class TensorSketch(nn.Module):
         seed: what buckets and signs are drawn from; the same on every machine.
         learnable: train both sign vectors. The buckets stay.
         bucket, sign: given hashes in place of drawn ones, for instance another implementation's.
-        plan: "gram", "fft" or "auto". :meth:`explain` says what "auto" takes for an input, and why.
+        plan: "gram", "fft" or "auto". :meth:`explain` says what "auto" takes for an input, and why. For ONNX take "gram", or d
+            a power of two: at other lengths onnxruntime's Fourier transform keeps three or four digits.
 
     ``bucket`` and ``sign`` are (2, c). With two different inputs the row of the narrower one is filled up with zeros.
 
@@ -130,7 +131,7 @@ class TensorSketch(nn.Module):
         if bucket is None and sign is None:
             self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("TensorSketch", self.channels, x, z, weights), self._hashes(), self.dim, self.plan)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:
