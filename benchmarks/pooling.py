@@ -68,6 +68,8 @@ def entries(b: int, c: int, h: int, w: int, d: int, device: str) -> dict[str, En
         f"FisherVector(components={gaussians})": _some_fisher_vector(c, gaussians).to(device),
         "AveragePool": AveragePool(),
     }
+    if c * c * d <= 2**26:  # beyond that the dense matrix takes seconds to draw, each time
+        functions["RandomProjection"] = RandomProjection(c, d).to(device)
     made = {name: Entry(forward(function, x), forward_backward(function, x)) for name, function in functions.items()}
     columns, gradient = x.flatten(2), torch.randn(b, c, c, device=device)
     product: Run = lambda: columns @ columns.mT  # noqa: E731 - two names for two products side by side

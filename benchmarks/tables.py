@@ -128,7 +128,7 @@ def _speed_table(rows: dict[str, Record], names: list[str]) -> str:
         ratio = record["ratio"]
         memory = f"{record['extra_mb']:.0f}" if "extra_mb" in record else "–"
         cells = [f"{record['both_ms'][0]:.1f}", _short(ratio[FULL]), _short(ratio[FLOOR]), _short(1 / ratio[FFT]) + "×", memory]
-        label = f"`{name}`" if "(" in name or name in ("AveragePool", "FullBilinear") else name
+        label = f"`{name}`" if "(" in name or name in ("AveragePool", "FullBilinear", "RandomProjection") else name
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
