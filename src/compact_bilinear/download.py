@@ -10,15 +10,16 @@ import hashlib
 import http.client
 import os
 import shutil
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from .lock import alone
+from .progress import transfer_bar
 
 BLOCK = 1 << 20  # bytes read at once
 TRIES = 5  # how many times a transfer that was cut goes on by itself
@@ -93,10 +94,15 @@ def download(
         if _is_there(to, promise):
             return to
         to.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(to.with_name(to.name + ".part")) as part:
-            if not _is_there(to, promise):  # another process may just have brought it
-                _fetch(url, part, promise, timeout, to.name)
-                part.replace(to)
+        part = to.with_name(to.name + ".part")
+        with alone(part):
+            try:
+                if not _is_there(to, promise):  # another process may just have brought it
+                    _fetch(url, part, promise, timeout, to.name)
+                    part.replace(to)
+            finally:
+                if part.exists() and part.stat().st_size == 0:
+                    part.unlink()
     except DownloadError:
         raise
     except (OSError, http.client.HTTPException) as failure:
@@ -166,7 +172,7 @@ def _transfer(url: str, part: Path, promise: _Promise, timeout: float, name: str
         free = shutil.disk_usage(part.parent).free
         if rest is not None and free + part.stat().st_size - start < rest:
             raise OSError(errno.ENOSPC, f"{rest} bytes are to come, but only {free} are free in {part.parent}")
-        with part.open("r+b") as file, _progress(name, start, total) as advance:
+        with part.open("r+b") as file, transfer_bar(name, start, total) as advance:
             file.seek(start)
             file.truncate()
             for block in _blocks(response):
@@ -209,47 +215,6 @@ def _total(content_range: str | None) -> int | None:
     """1000 of ``bytes 0-99/1000`` or ``bytes */1000``."""
     total = (content_range or "").rpartition("/")[2]
     return int(total) if total.isdigit() else None
-
-
-@contextmanager
-def _alone(part: Path) -> Iterator[Path]:
-    """``part``, made if need be, while no other process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two processes that want the same file at the same time have to be kept apart by the user
-        part.touch()
-        yield part
-        return
-    while True:
-        with part.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # whoever had it before may have renamed or removed it, and then this is the lock of nothing
-            if not part.exists() or not os.path.samestat(os.fstat(file.fileno()), part.stat()):
-                continue
-            try:
-                yield part
-            finally:
-                if part.exists() and part.stat().st_size == 0:
-                    part.unlink()
-            return
-
-
-@contextmanager
-def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    except ImportError:
-        watched = False
-    else:
-        watched = sys.stderr.isatty()
-    if not watched:
-        yield lambda _: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=total, completed=start)
-        yield lambda count: bar.advance(task, count)
 
 
 def _in_words(failure: OSError | http.client.HTTPException) -> str:
