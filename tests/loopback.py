@@ -17,6 +17,7 @@ class Server(ThreadingHTTPServer):
         self.ranges: list[str | None] = []
         self.ignores_range = False
         self.wrong_range = False
+        self.sends_parts_only = False
         self.chunked = False
         self.redirect = ""
         self.cut_after: list[int] = []  # bytes of the first answer, of the second, ...
@@ -46,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(302, b"", Location=server.redirect)
         elif body is None:
             self.answer(404, b"nothing here")
+        elif asked is None and server.sends_parts_only:
+            self.answer(206, body[9:], **{"Content-Range": f"bytes 9-{len(body) - 1}/{len(body)}"})
         elif asked is None or server.ignores_range:
             self.answer(200, body)
         elif (start := int(asked.removeprefix("bytes=").removesuffix("-"))) >= len(body):

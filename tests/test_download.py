@@ -111,6 +111,12 @@ def test_a_server_that_sends_another_range_is_asked_for_everything(server: Serve
     assert server.ranges == ["bytes=1000-", None]
 
 
+def test_a_server_that_sends_what_nobody_asked_for_is_refused(server: Server, tmp_path: Path) -> None:
+    server.sends_parts_only = True
+    with pytest.raises(DownloadError, match="a part that nobody asked for, 'bytes 9-261375/261376'"):
+        download(f"{server.url}/file.bin", tmp_path / "file.bin", sha256=SHA256)
+
+
 def test_a_part_that_is_whole_is_taken(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(BODY)
     assert download(f"{server.url}/file.bin", tmp_path / "file.bin", sha256=SHA256).read_bytes() == BODY

@@ -162,6 +162,8 @@ def _transfer(url: str, part: Path, promise: _Promise, timeout: float, name: str
         rest = int(sent) if sent and sent.isdigit() else None
         span = response.headers.get("Content-Range", "")
         if response.status == 206 and not span.startswith(f"bytes {start}-"):
+            if not start:
+                raise ConnectionError(f"the server sends a part that nobody asked for, {span!r}")
             part.write_bytes(b"")
             return _transfer(url, part, promise, timeout, name)
         if response.status != 206:

@@ -60,6 +60,13 @@ def test_images_alone_have_no_labels(tmp_path: Path) -> None:
     assert str(images) == f"{tmp_path.name}: 2 images (2 in no split)"
 
 
+def test_the_folder_one_is_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "a.jpg")
+    monkeypatch.chdir(tmp_path)
+    images = folder.read(Path())
+    assert (images.name, images.paths) == (tmp_path.name, ("a.jpg",))
+
+
 def test_images_may_lie_deep_in_their_class(tmp_path: Path) -> None:
     make(tmp_path, "crow/2019/may/a.jpg", "crow/2020/a.jpg", "wren/a.jpg", "wren/b.jpg")
     images = folder.read(tmp_path)
@@ -77,24 +84,25 @@ def test_what_systems_strew_is_passed_over_and_the_rest_is_listed(tmp_path: Path
         ".git/x.jpg",
         "desktop.ini",
     )
-    make(tmp_path, "crow/a.jpg", "crow/b.jpg", "crow/label.xml", "crow/noname", "crow/a.heic", "stray.jpg", *strewn)
+    make(tmp_path, "crow/a.jpg", "crow/b.jpg", "crow/label.xml", "crow/noname", "crow/a.heic", "stray.doc", *strewn)
     images = folder.read(tmp_path)
     assert images.paths == ("crow/a.jpg", "crow/b.jpg")
-    assert images.left_out == ("crow/a.heic", "crow/label.xml", "crow/noname", "stray.jpg")
+    assert images.left_out == ("crow/a.heic", "crow/label.xml", "crow/noname", "stray.doc")
 
 
 def test_what_lies_beside_the_classes_of_a_split_is_listed(tmp_path: Path) -> None:
-    make(tmp_path, "train/crow/a.jpg", "test/crow/a.jpg", "train/stray.jpg", "README.md")
-    assert folder.read(tmp_path).left_out == ("README.md", "train/stray.jpg")
+    make(tmp_path, "train/crow/a.jpg", "test/crow/a.jpg", "train/stray.xml", "README.md")
+    assert folder.read(tmp_path).left_out == ("README.md", "train/stray.xml")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
 def test_a_name_that_is_no_text_is_left_out_and_can_be_printed(tmp_path: Path) -> None:
     make(tmp_path, "crow/a.jpg", "crow/b.jpg")
     (tmp_path / "crow" / os.fsdecode(b"gr\xfcn.jpg")).write_bytes(b"")
+    (tmp_path / os.fsdecode(b"\xff.txt")).write_bytes(b"")
     images = folder.read(tmp_path)
     assert len(images) == 2
-    assert images.left_out == ("crow/gr\\udcfcn.jpg",)
+    assert images.left_out == ("\\udcff.txt", "crow/gr\\udcfcn.jpg")
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
@@ -115,6 +123,13 @@ def test_half_a_split_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None
         folder.read(tmp_path)
 
 
+def test_a_folder_around_the_folders_of_classes_is_refused(tmp_path: Path) -> None:
+    make(tmp_path, "images/crow/a.jpg", "images/wren/b.jpg", "split0.csv")
+    with pytest.raises(ValueError, match=r"(?s)holds one folder, which holds others.*Give .*images or split0\.csv\."):
+        folder.read(tmp_path)
+    assert folder.read(tmp_path / "images").classes == ("crow", "wren")
+
+
 def test_two_folders_for_one_split_are_refused(tmp_path: Path) -> None:
     make(tmp_path, "train/x/a.jpg", "val/x/a.jpg", "validation/x/a.jpg")
     with pytest.raises(ValueError, match=r"holds train/, val/, validation/\."):
@@ -127,6 +142,15 @@ def test_two_folders_for_one_split_are_refused(tmp_path: Path) -> None:
 def test_a_class_without_images_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     make(tmp_path, *names)
     with pytest.raises(ValueError, match=r"(?s)Every class needs an image, but .*wren has none.*Remove the folder or fill it"):
+        folder.read(tmp_path)
+
+
+@pytest.mark.parametrize("stray", ["stray.jpg", "train/stray.jpg", "test/stray.jpg"])
+def test_images_beside_the_folders_of_classes_are_refused(tmp_path: Path, stray: str) -> None:
+    make(tmp_path, "train/crow/a.jpg", "test/crow/a.jpg", stray)
+    with pytest.raises(
+        ValueError, match=rf"(?s)but 1 lie beside such folders in .*, {stray} for one\..*Move them into a class"
+    ):
         folder.read(tmp_path)
 
 

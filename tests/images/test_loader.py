@@ -20,6 +20,9 @@ import zoo
 from compact_bilinear.images import Batch, BrokenImage, ImageList, Transform, load_images, read_images, shuffled
 from compact_bilinear.images.loader import available_cpus
 
+# torch's, where there is one CPU
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+
 TRANSFORM = Transform(size=16, fit="random-crop", flip="random")
 BROKEN = {3: b"", 7: b"no image", 8: b"\xff\xd8\xff", 9: b"GIF89a", 10: b"\x89PNG\r\n\x1a\n", 11: b"BM"}
 

@@ -57,8 +57,8 @@ def test_an_archive_may_have_one_folder_around_everything(tmp_path: Path) -> Non
 
 
 def test_a_csv_is_recognized_by_its_name(tmp_path: Path) -> None:
-    miniatures.write({"list.CSV": b"path\na.jpg\n", "a.jpg": b""}, tmp_path)
-    assert read_images(tmp_path / "list.CSV").paths == ("a.jpg",)
+    miniatures.write({"list.CSV": b"path\na.jpg\n", "list.tsv": b"path\tlabel\na.jpg\tx\n", "a.jpg": b""}, tmp_path)
+    assert read_images(tmp_path / "list.CSV").paths == read_images(tmp_path / "list.tsv").paths == ("a.jpg",)
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -68,7 +68,9 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_neither_folder_nor_list_nor_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"(?s)a\.jpg is none of them by its name.*Rename it if it is one: \.csv, or \.tar "):
+    with pytest.raises(
+        ValueError, match=r"(?s)a\.jpg is none of them by its name.*Rename it if it is one: \.csv, \.tsv, or \.tar "
+    ):
         read_images(tmp_path / "a.jpg")
 
 

@@ -118,7 +118,7 @@ def load_images(
         batch: b, how many at once; the last may be smaller, and any batch is by the images in it that are broken.
         order: places in the list, in the order wanted: a part of it, a rank's share, or :func:`shuffled`. None: all in order.
         epoch: which pass this is; random crops and flips depend on it.
-        workers: processes that decode. None: one for each CPU that this process may use. 0: none, all happens here.
+        workers: processes that decode. None: one for each CPU that this process may use, at most 16. 0: none, all happens here.
         strict: raise the first :class:`BrokenImage` in place of reporting it.
         pixels: width × height beyond which an image is not unpacked but broken.
         draft: unpack JPEGs at 1/2, 1/4 or 1/8 of their size where that is still enough; faster, and slightly different.
@@ -131,7 +131,7 @@ def load_images(
     if batch < 1:
         raise ValueError(f"load_images takes batches of at least one image, but got batch={batch!r}.\nWrite batch=32.")
     order = range(len(images)) if order is None else order
-    workers = available_cpus() if workers is None else workers
+    workers = min(available_cpus(), 16) if workers is None else workers
     loader: DataLoader[_Loaded] = DataLoader(
         _Files(transform, epoch, pixels, draft),
         batch_sampler=_Batches(images, order, batch),

@@ -14,7 +14,7 @@ SIGNS = {
     "mit": "Images/, TrainImages.txt and TestImages.txt",
     "dtd": "images/ and labels/train1.txt",
     "folder": "train/ and test/, or a folder for each class, and no list of a known data set",
-    "csv": "a file whose name ends in .csv",
+    "csv": "a file whose name ends in .csv or .tsv",
 }
 
 
@@ -61,14 +61,14 @@ def read_images(
 
 def _recognize(data: Path) -> tuple[str, Path]:
     """The kind of data, and the place from which its own reader reads."""
-    if data.suffix.lower() == ".csv" and data.is_file():
+    if data.suffix.lower() in (".csv", ".tsv") and data.is_file():
         return "csv", data
     unpacked = None
     if not data.is_dir():
         if not is_archive(data):
             raise ValueError(
                 f"Images are read from a folder, a CSV or an archive, but {data} is none of them by its name.\n"
-                f"Rename it if it is one: .csv, or {' '.join(SUFFIXES)}."
+                f"Rename it if it is one: .csv, .tsv, or {' '.join(SUFFIXES)}."
             )
         data = unpacked = unpack(data)
     for kind, find in (("cub", cub.find), ("mit", mit_indoor.find), ("dtd", dtd.find)):
