@@ -213,3 +213,14 @@ def test_ctrl_c_stops_everything_and_nothing_is_printed_over_it(tmp_path: Path) 
             return
         time.sleep(0.05)
     raise AssertionError("workers are still there")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_may_be_given(images: ImageList, workers: int) -> None:
+    wanted = [[3, 4], [], range(5, 8), [2]]
+    batches = list(load_images(images, TRANSFORM, batches=iter(wanted), workers=workers))
+    seen = [sorted([*batch.places.tolist(), *(each.place for each in batch.broken)]) for batch in batches]
+    assert seen == [list(each) for each in wanted]
+    assert batches[1].pixels.shape == (0, 3, TRANSFORM.size, TRANSFORM.size)
+    alone, *_ = load_images(images, TRANSFORM, batches=[[4]], workers=0)
+    assert torch.equal(batches[0].pixels[0], alone.pixels[0])

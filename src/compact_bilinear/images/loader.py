@@ -4,11 +4,10 @@ A file that gives no image does not stop anything: its batch comes without it, a
 its place in the list, so that results can be put where they belong, and so that work can be split and resumed at will.
 """
 
-import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -80,20 +79,14 @@ class _Collate:
 
 
 class _Batches:
-    """The items of an order, made when they are asked for."""
+    """The items of each batch, made when they are asked for."""
 
-    def __init__(self, images: ImageList, order: Sequence[int], batch: int) -> None:
-        self.images, self.order, self.batch = images, order, batch
-
-    def __len__(self) -> int:
-        return math.ceil(len(self.order) / self.batch)
+    def __init__(self, images: ImageList, batches: Iterable[Sequence[int]]) -> None:
+        self.images, self.batches = images, batches
 
     def __iter__(self) -> Iterator[list[_Item]]:
-        for start in range(0, len(self.order), self.batch):
-            yield [
-                _Item(place, self.images.labels[place], str(self.images.file(place)))
-                for place in self.order[start : start + self.batch]
-            ]
+        for places in self.batches:
+            yield [_Item(place, self.images.labels[place], str(self.images.file(place))) for place in places]
 
 
 def load_images(
@@ -102,6 +95,7 @@ def load_images(
     *,
     batch: int = 32,
     order: Sequence[int] | None = None,
+    batches: Iterable[Sequence[int]] | None = None,
     epoch: int = 0,
     workers: int | None = None,
     strict: bool = False,
@@ -117,6 +111,7 @@ def load_images(
         transform: to what.
         batch: b, how many at once; the last may be smaller, and any batch is by the images in it that are broken.
         order: places in the list, in the order wanted: a part of it, a rank's share, or :func:`shuffled`. None: all in order.
+        batches: places of each batch, in place of ``batch`` and ``order``, for batches that have to begin somewhere.
         epoch: which pass this is; random crops and flips depend on it.
         workers: processes that decode. None: one for each CPU that this process may use, at most 16. 0: none, all happens here.
         strict: raise the first :class:`BrokenImage` in place of reporting it.
@@ -130,11 +125,13 @@ def load_images(
     """
     if batch < 1:
         raise ValueError(f"load_images takes batches of at least one image, but got batch={batch!r}.\nWrite batch=32.")
-    order = range(len(images)) if order is None else order
+    if batches is None:
+        order = range(len(images)) if order is None else order
+        batches = (order[start : start + batch] for start in range(0, len(order), batch))
     workers = min(available_cpus(), 16) if workers is None else workers
     loader: DataLoader[_Loaded] = DataLoader(
         _Files(transform, epoch, pixels, draft),
-        batch_sampler=_Batches(images, order, batch),
+        batch_sampler=_Batches(images, batches),
         num_workers=workers,
         collate_fn=_Collate(transform.size),
         pin_memory=pin_memory,
