@@ -28,6 +28,7 @@ __all__ = [
     "load_timm",
     "load_vgg",
     "look",
+    "taps_of",
 ]
 
 # vgg-d is what the paper calls it, vgg16 everybody else
@@ -41,7 +42,8 @@ def load_backbone(name: str, weights: Path | str | None = None, tap: str | None 
         name: "vgg16" (or "vgg-d"), "vgg-m", "tiny", or "timm:<name>".
         weights: a file; None for the published ones, which are downloaded the first time and kept in :func:`cache_folder`.
             A published file's name is taken too, "imagenet-vgg-verydeep-16.mat" for VGG-16 as the paper had it.
-        tap: "conv5", "conv5-pre-relu", "fc6" or "fc7" of the VGGs; None for the default. The others have one tap only.
+        tap: "conv5", "conv5-pre-relu", "fc6" or "fc7" of the VGGs, "conv4" or "conv4-pre-relu" of tiny; None for the first of
+            these. timm's models have one output only.
 
     >>> load_backbone("alexnet")
     Traceback (most recent call last):
@@ -62,3 +64,13 @@ def load_backbone(name: str, weights: Path | str | None = None, tap: str | None 
         f"There is no backbone {name!r}.\n"
         f"Known are {', '.join(VGGS)}, tiny and timm:<name>; any other module becomes one as CustomBackbone(module)."
     )
+
+
+def taps_of(name: str) -> tuple[str, ...]:
+    """The taps that :func:`load_backbone` takes for a name, the default one first; none for those that have one output only.
+
+    >>> taps_of("vgg16")
+    ('conv5', 'conv5-pre-relu', 'fc6', 'fc7')
+    """
+    architecture = TINY if name == "tiny" else VGGS.get(name)
+    return () if architecture is None else tuple(architecture.taps)

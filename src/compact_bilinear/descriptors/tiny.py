@@ -27,6 +27,6 @@ TINY = Architecture(
         Conv("conv4_3", 192, kernel=3, padding=1),
         Conv("conv4_4", 192, kernel=3, padding=1),
     ),
-    taps={"conv4": "relu4_4"},
-    image_size={"conv4": 224},
+    taps={"conv4": "relu4_4", "conv4-pre-relu": "conv4_4"},
+    image_size={"conv4": 224, "conv4-pre-relu": 224},
 )
