@@ -1,6 +1,5 @@
 """What was written is what is read, by our reader and by those of others; and what is refused."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -73,9 +72,13 @@ def test_broken_items_are_counted_and_named(folder: Path) -> None:
     store = FeatureStore(folder)
     assert store.manifest["broken"] == len(BROKEN)
     assert store.manifest["rows"] + store.manifest["broken"] == COUNT
-    reported = [json.loads(line) for line in store.broken]
+    reported = store.broken
     assert {each["index"]: each["reason"] for each in reported} == BROKEN
     assert all(each["path"] == items().paths[each["index"]] for each in reported)
+    assert str(store).splitlines() == [
+        f"{folder}: tensor-sketch:7 (d=7), full-bilinear (d=9) of 15 images of 3 classes, in {store.dtype}",
+        "8 broken images have no features, the first is folder/00 é.jpg (empty); _broken-*.jsonl there name them all",
+    ]
     assert [name for name in contents(folder) if name.startswith("_broken")] == [
         f"_broken-0000{number}-of-00005.jsonl" for number in (0, 2, 3, 4)
     ]
@@ -137,7 +140,8 @@ def test_complete_means_all_shards(tmp_path: Path) -> None:
         ({"versions": {"torch": "2.14"}}, r'versions torch: "2.13" → "2.14"\.'),
         ({"shard_size": 4}, r"shards count: 5 → 6; shards size: 5 → 4\."),
         ({"items": items(22)}, r"items count: 23 → 22; items sha256: [0-9a-f]{12} → [0-9a-f]{12}\."),
-        ({"poolings": {"full-bilinear": {"dim": 9}}}, r"poolings tensor-sketch:7 dim: 7 → not there; poolings .* sha256: abab"),
+        ({"poolings": {"full-bilinear": {"dim": 9}}}, r"pooling tensor-sketch:7: yes → no\."),
+        ({"poolings": POOLINGS | {"full-bilinear": {"dim": 8}}}, r"poolings full-bilinear dim: 9 → 8\."),
     ],
 )
 @pytest.mark.parametrize("complete", [False, True])

@@ -22,6 +22,7 @@ from ..whole_file import write_whole
 MANIFEST = "_manifest.json"
 FORMAT = "compact-bilinear features"
 FORMAT_VERSION = 1
+RESULTS = ("shards rows", "shards bytes")  # what a complete manifest has among what is compared
 
 Setting = str | int | float | bool | None
 DType = Literal["float16", "float32"]
@@ -141,11 +142,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def refuse_changes(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on in ``folder`` if anything that decides what the features are is no longer what it was."""
     old, new = (dict(_flat({key: manifest.get(key) for key in now if key != "complete"})) for manifest in (before, now))
-    old = {name: value for name, value in old.items() if name in new or not name.startswith("shards ")}  # results are there too
+    for name in before["poolings"].keys() ^ now["poolings"].keys():  # said once, not for each of its numbers
+        for values, poolings in ((old, before["poolings"]), (new, now["poolings"])):
+            values[f"pooling {name}"] = name in poolings
+            for detail in [each for each in values if each.startswith(f"poolings {name} ")]:
+                del values[detail]
     changes = [
         f"{name.removeprefix('settings ')}: {_shown(old, name)} → {_shown(new, name)}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name, ...) != new.get(name, ...)
+        if old.get(name, ...) != new.get(name, ...) and name not in RESULTS
     ]
     if changes:
         raise ValueError(
@@ -166,6 +171,8 @@ def _shown(values: Mapping[str, object], name: str) -> str:
     if name not in values:
         return "not there"
     value = values[name]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return f"{len(value)} names"
     if name.endswith("sha256"):

@@ -1,5 +1,6 @@
 """Reading a feature store: labels and paths at once, features whole or in blocks, as NumPy arrays that torch can share."""
 
+import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -61,10 +62,19 @@ class FeatureStore:
         return rows
 
     def __repr__(self) -> str:
-        """One line for people."""
+        return f"FeatureStore({str(self.folder)!r})"
+
+    def __str__(self) -> str:
+        """What is in it, for people: a line; and another if there were broken images."""
         poolings = ", ".join(f"{name} (d={d})" for name, d in self.poolings.items())
+        of = f" of {len(self.classes)} classes" if self.classes else ""
+        line = f"{self.folder}: {poolings} of {len(self)} images{of}, in {self.dtype}"
+        broken = self.broken
+        if not broken:
+            return line
+        first = f"{broken[0]['path']} ({broken[0]['reason']})"
         return (
-            f"FeatureStore({str(self.folder)!r}: {len(self)} images of {len(self.classes)} classes; {poolings}; {self.dtype})"
+            f"{line}\n{len(broken)} broken images have no features, the first is {first}; _broken-*.jsonl there name them all"
         )
 
     @cached_property
@@ -89,9 +99,10 @@ class FeatureStore:
         return paths
 
     @property
-    def broken(self) -> list[str]:
-        """The images that have no row: a line of JSON for each, with index, path and reason."""
-        return [line for file in self._reports if file.exists() for line in file.read_text("utf-8").splitlines()]
+    def broken(self) -> list[dict[str, Any]]:
+        """The images that have no row, each with its index, path and reason."""
+        reports = [file.read_text("utf-8") for file in self._reports if file.exists()]
+        return [json.loads(line) for report in reports for line in report.split("\n") if line]
 
     def rows(self, split: str | None = None) -> NDArray[np.int64]:
         """Places of a split's rows, which ``labels`` and the like can be indexed with; all of them for None."""
