@@ -110,4 +110,4 @@ def test_files_are_promised_with_what_their_checksums_look_like() -> None:
 def test_settings_are_ready_to_become_flags() -> None:
     assert [field.name for field in fields(Fetch)] == ["data", "to", "remove_archive", "timeout"]
     tyro = pytest.importorskip("tyro")
-    assert tyro.cli(Fetch, args=["--data", "dtd", "--to", "x"]) == Fetch("dtd", Path("x"))
+    assert tyro.cli(Fetch, args=["dtd", "--to", "x"]) == Fetch("dtd", Path("x"))

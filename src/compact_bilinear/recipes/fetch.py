@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tyro.conf import Positional
+
 from ..download import DownloadError, download
 from ..images import ImageList, read_images
 from ..images.archives import folder_of, unpack
@@ -11,9 +13,17 @@ from ..images.archives import folder_of, unpack
 
 @dataclass(frozen=True)
 class Fetch:
-    """Download and unpack CUB-200-2011, Describable Textures or MIT Indoor."""
+    """Download and unpack CUB-200-2011, Describable Textures or MIT Indoor.
 
-    data: Literal["cub", "dtd", "mit"]
+    For instance, and then pool them into features:
+
+        cbp fetch cub --to data
+        cbp extract data --out features
+
+    What was interrupted goes on where it stopped, and what is there already is only counted.
+    """
+
+    data: Positional[Literal["cub", "dtd", "mit"]]
     """Which: birds (1.2 GB), textures (0.6 GB) or rooms (2.6 GB)."""
     to: Path
     """The folder it comes into; give this folder to the other commands afterwards."""
