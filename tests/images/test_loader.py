@@ -109,6 +109,14 @@ def test_an_order_may_be_a_part_and_shuffled(images: ImageList) -> None:
         assert torch.equal(each, pixels[places == place][0])
 
 
+def test_the_same_image_in_two_places_is_cut_in_two_places(images: ImageList) -> None:
+    twice = images.take([20, 20])
+    pixels, *_ = taken(load_images(twice, TRANSFORM, workers=0))
+    assert not torch.equal(pixels[0], pixels[1])
+    alone, *_ = taken(load_images(twice, TRANSFORM, workers=0, order=[1]))
+    assert torch.equal(alone[0], pixels[1])
+
+
 def test_nothing_to_load_is_no_batch(images: ImageList) -> None:
     assert list(load_images(images, TRANSFORM, order=[], workers=0)) == []
 
@@ -173,15 +181,23 @@ def test_loads_photographs(data: str, count: int) -> None:
 
 
 PROGRAM = """
-import sys
-from pathlib import Path
+import signal, sys
 from compact_bilinear.images import Transform, load_images, read_images
 
 if __name__ == "__main__":
-    images = read_images(Path(sys.argv[1]))
+    images = read_images(sys.argv[1])
+    batches = load_images(images, Transform(size=64), batch=1, workers=2, order=list(range(len(images))) * 10_000)
+    asked = []
     try:
-        for batch in load_images(images, Transform(size=64), batch=1, workers=2, order=list(range(len(images))) * 10_000):
-            print("going", flush=True)
+        next(batches)
+        if sys.argv[2] == "later":
+            signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+        print("going", flush=True)
+        while not asked:
+            next(batches)
+        for _ in range(100):  # it finishes what it has to, for which its workers have to be there still
+            next(batches)
+        raise KeyboardInterrupt
     except KeyboardInterrupt:
         print("stopped", flush=True)
         sys.exit(130)
@@ -189,11 +205,12 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
-def test_ctrl_c_stops_everything_and_nothing_is_printed_over_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_ctrl_c_stops_everything_when_the_program_wants_and_nothing_is_printed(tmp_path: Path, when: str) -> None:
     miniatures.write({f"{number}.jpg": miniatures.picture(number) for number in range(5)}, tmp_path / "images")
     (tmp_path / "program.py").write_text(PROGRAM)
     process = subprocess.Popen(
-        [sys.executable, tmp_path / "program.py", tmp_path / "images"],
+        [sys.executable, tmp_path / "program.py", tmp_path / "images", when],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -203,8 +220,8 @@ def test_ctrl_c_stops_everything_and_nothing_is_printed_over_it(tmp_path: Path) 
     assert process.stdout.readline() == "going\n"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes at once
     out, err = process.communicate(timeout=60)
-    assert out.endswith("stopped\n")
     assert err == ""
+    assert out.endswith("stopped\n")
     assert process.returncode == 130
     for _ in range(100):
         try:

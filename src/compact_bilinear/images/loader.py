@@ -166,7 +166,7 @@ def available_cpus() -> int:
 
 
 def _leave_the_end_to_the_parent(_: int) -> None:
-    # a Ctrl-C reaches workers too; their parent stops them, and each would print a traceback of its own before that
+    # a Ctrl-C reaches all processes of a terminal, but it is the parent's to decide when to stop; it takes its workers along
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.excepthook = _quiet_about_the_parent
 
