@@ -54,6 +54,11 @@ def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
         (FileNotFoundError("a\nb"), 2, "a\nb\n"),
         (ImportError("a\nb"), 2, "a\nb\n"),
         (OSError("a\nb"), 1, "a\nb\n"),
+        (
+            OSError(28, "Full", "x"),
+            1,
+            "[Errno 28] Full: 'x'\nSee to it, and run the same command again: it goes on where it stopped.\n",
+        ),
         (RuntimeError("a"), 1, "RuntimeError: a\nThis should not happen; with --debug it shows where it did.\n"),
         (KeyboardInterrupt(), 130, "\nStopped. The same command goes on from here: cbp extract photos --out x\n"),
     ],

@@ -63,7 +63,9 @@ def _run(verb: str, given: Sequence[str]) -> object:
 def _explain(fault: Exception, code: int, debug: bool) -> int:
     if debug:
         raise fault
-    if isinstance(fault, (ValueError, OSError, ImportError)):
+    if isinstance(fault, OSError) and code == 1 and fault.errno is not None:  # the system's own words, which are one line
+        print(f"{fault}\nSee to it, and run the same command again: it goes on where it stopped.", file=sys.stderr)
+    elif isinstance(fault, (ValueError, OSError, ImportError)):
         print(fault, file=sys.stderr)
     else:
         print(f"{type(fault).__name__}: {fault}\nThis should not happen; with --debug it shows where it did.", file=sys.stderr)

@@ -74,6 +74,8 @@ class Extract:
     """Which data set it must be."""
     partition: int = 1
     """Of DTD, which of its ten."""
+    check_counts: bool = True
+    """Of CUB, DTD and MIT Indoor, insist on their numbers of images."""
     test_share: float = 0.5
     """Where images have no split, the part of each class that becomes test images."""
     seed: int = 0
@@ -117,7 +119,14 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     _check(config)
     processes = Processes.from_environment()
     poolings = _read_poolings(config.pool)
-    images = read_images(config.data, config.kind, partition=config.partition, test_share=config.test_share, seed=config.seed)
+    images = read_images(
+        config.data,
+        config.kind,
+        partition=config.partition,
+        test_share=config.test_share,
+        seed=config.seed,
+        check_counts=config.check_counts,
+    )
     device = find_device(config.device, processes)
     network = load_network(
         backbone or config.backbone,
@@ -154,13 +163,13 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
             layer.to(device)
 
         mine, missing = processes.share(writer.shards), set(writer.missing())
-        lanes = 4 if device.type == "cuda" else 1
+        lanes = max(1, min(6, _cpus(processes) // 2)) if device.type == "cuda" else 1  # shards that are written at a time
         work = list(batches([shard for shard in mine if shard in missing], config.batch, lanes))
         loaded = _load(config, images, network, (kept.split(batch.places)[1] for batch in work), len(work), processes)
         total, left = (sum(shard.stop - shard.first for shard in some) for some in (mine, missing.intersection(mine)))
         with counting_bar("extract", "images", total - left, total) as advance, BackgroundWriter(writer, lanes) as writing:
             for batch, some in zip(work, loaded, strict=True):
-                writing.write(batch, _pool(config, images, layers, network, kept, batch, some))
+                writing.write(batch, pool_batch(config, images, layers, network, kept, batch, some))
                 advance(len(batch.places))
 
     if not processes.first:
@@ -222,12 +231,11 @@ def _load(
 ) -> "Iterator[Loaded]":
     """Images decoded in ``count`` batches of given places."""
     from ..images import BrokenImage, Transform, load_images
-    from ..images.loader import available_cpus
 
     on_gpu = network.device.type == "cuda"
     workers = config.workers
     if workers is None:  # without a GPU the backbone has work for all cores, and one decoder is faster than it
-        workers = max(1, min(16, available_cpus() // processes.local_world)) if on_gpu else 1
+        workers = min(16, _cpus(processes)) if on_gpu else 1
     try:
         yield from load_images(
             images,
@@ -242,7 +250,14 @@ def _load(
         raise BrokenImage(f"{fault}.\nMend or remove it; without --strict such images are named and skipped.") from fault
 
 
-def _pool(
+def _cpus(processes: Processes) -> int:
+    """How many cores there are for this process."""
+    from ..images.loader import available_cpus
+
+    return max(1, available_cpus() // processes.local_world)
+
+
+def pool_batch(
     config: Extract,
     images: "ImageList",
     layers: Mapping[NamedPooling, nn.Module],
