@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.fft import irfft, rfft
-from torch.nn.functional import normalize
 
 from compact_bilinear import (
     AveragePool,
@@ -30,13 +29,12 @@ from compact_bilinear import (
     RandomMaclaurin,
     RandomProjection,
     TensorSketch,
-    signed_sqrt_l2,
 )
 from timing import Run, Time, extra_megabytes, forward, forward_backward, machine, take_turns
 
 FULL, FFT, FLOOR = "full bilinear: bmm + autograd", "FFT at each location", "floor: two matrix products"
-PLAIN_MACLAURIN, PLAIN_NORMALIZATION = "random Maclaurin: plain torch", "signed sqrt + l2: plain torch"
-SHAPES = ((8, 512, 28, 28), (8, 512, 14, 14), (8, 2048, 7, 7), (8, 64, 56, 56), (8, 2048, 1, 1))
+PLAIN_MACLAURIN = "random Maclaurin: plain torch"
+SHAPES = ((8, 512, 28, 28), (8, 512, 14, 14), (8, 2048, 7, 7), (8, 64, 28, 28), (8, 2048, 1, 1))
 DIM = 8192
 
 
@@ -78,15 +76,6 @@ def entries(b: int, c: int, h: int, w: int, d: int, device: str) -> dict[str, En
     return made
 
 
-def normalizations(b: int, d: int, device: str) -> dict[str, Entry]:
-    """Signed square root and ℓ₂ of features (b, d)."""
-    y = torch.randn(b, d, device=device)
-    return {
-        f"{name}, d={d}": Entry(forward(function, y), forward_backward(function, y))
-        for name, function in ((PLAIN_NORMALIZATION, plain_signed_sqrt_l2), ("signed_sqrt_l2", signed_sqrt_l2))
-    }
-
-
 def full_bilinear_by_bmm(x: Tensor) -> Tensor:
     """The matrix product that everybody writes."""
     columns = x.flatten(2)
@@ -104,14 +93,8 @@ def fft_at_each_location(x: Tensor, bucket: Tensor, sign: Tensor, d: int) -> Ten
 def plain_random_maclaurin(x: Tensor, w: Tensor) -> Tensor:
     """Random Maclaurin as its formula reads, and autograd."""
     rows = x.flatten(2).mT
-    products: Tensor = (rows @ w[0].mT) * (rows @ w[1].mT)
-    return products.sum(1) / len(w[0]) ** 0.5
-
-
-def plain_signed_sqrt_l2(y: Tensor) -> Tensor:
-    """Signed square root and ℓ₂ composed of torch's own functions."""
-    unit: Tensor = normalize(y.sign() * y.abs().sqrt(), dim=-1)
-    return unit
+    y: Tensor = ((rows @ w[0].mT) * (rows @ w[1].mT)).sum(1) / w.shape[1] ** 0.5
+    return y
 
 
 def _some_fisher_vector(c: int, k: int) -> FisherVector:
@@ -137,16 +120,6 @@ def records(
         yield record
 
 
-def normalization_records(b: int, d: int, device: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """One record for each way to normalise."""
-    rows = normalizations(b, d, device)
-    once, both = _timed(rows, device, rounds)
-    base = next(name for name in rows if name.startswith(PLAIN_NORMALIZATION))
-    for name in rows:
-        record = _record(name, device, once[name], both[name]) | {"b": b, "d": d}
-        yield record | {"ratio": {base: both[name].median / both[base].median}}
-
-
 def _timed(rows: dict[str, Entry], device: str, rounds: int) -> tuple[dict[str, Time], dict[str, Time]]:
     once = take_turns({name: row.forward for name, row in rows.items()}, device, rounds)
     return once, take_turns({name: row.both for name, row in rows.items()}, device, rounds)
@@ -168,10 +141,6 @@ def main() -> None:
     for shape in arguments.shape or SHAPES:
         found = list(records(shape, arguments.dim, arguments.device, arguments.rounds))
         _show(found, arguments.json, "x".join(map(str, shape)) + f", d={arguments.dim}")
-    found = [
-        record for d in (512**2, arguments.dim) for record in normalization_records(8, d, arguments.device, arguments.rounds)
-    ]
-    _show(found, arguments.json, "normalisation, b=8")
 
 
 def _show(found: list[dict[str, Any]], as_json: bool, title: str) -> None:
@@ -184,13 +153,11 @@ def _show(found: list[dict[str, Any]], as_json: bool, title: str) -> None:
     for record in found:
         once, both = record["forward_ms"], record["both_ms"]
         ratio = record["ratio"]
-        against = [ratio.get(base) for base in (FULL, FLOOR)]
-        against.append(1 / ratio[FFT] if FFT in ratio else None)
-        cells = [*(f"{each:.2f}" if each is not None else "" for each in against), f"{record.get('extra_mb', 0):.0f}"]
+        extra = f"{record['extra_mb']:.0f}" if "extra_mb" in record else ""
         spread = f"{both.low:.2f} … {both.high:.2f}"
         print(
             f"{record['name']:<36}{once.median:>10.2f}{both.median:>11.2f}{spread:>20}"
-            f"{cells[0]:>9}{cells[1]:>9}{cells[2]:>8}{cells[3]:>10}"
+            f"{ratio[FULL]:>9.2f}{ratio[FLOOR]:>9.2f}{1 / ratio[FFT]:>8.2f}{extra:>10}"
         )
 
 

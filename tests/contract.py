@@ -48,7 +48,8 @@ def bilinear(x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) 
 def check_matches_matrix(pool: nn.Module, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> None:
     """Exact algebra: 1e-10 in float64."""
     expected = bilinear(x, z, weights) @ pool.matrix().T
-    torch.testing.assert_close(pool(x, z, weights=weights), expected, rtol=1e-10, atol=1e-10)
+    inputs = (x,) if z is None else (x, z)
+    torch.testing.assert_close(pool(*inputs, weights=weights), expected, rtol=1e-10, atol=1e-10)
 
 
 def check_unbiased(pools: Sequence[nn.Module], x: Tensor, y: Tensor) -> None:

@@ -67,7 +67,9 @@ class _SignedSqrtL2(torch.autograd.Function):
             size = wide.abs()
             total = size.sum(-1, keepdim=True)
             root = size.div_(_never_zero(total)).sqrt_()
-            return torch.copysign(root, wide).to(y.dtype), total
+            # one pass, but ONNX has no such function
+            signed = root * wide.sign() if torch.compiler.is_compiling() else root.copysign_(wide)
+            return signed.to(y.dtype), total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, float | None], output: tuple[Tensor, Tensor]) -> None:
@@ -83,16 +85,17 @@ class _SignedSqrtL2(torch.autograd.Function):
         if g is not None:
             with full_precision(g):
                 wide_g, wide_f = g.to(total.dtype), f.to(total.dtype)
-                across = wide_g - wide_f * (wide_g * wide_f).sum(-1, keepdim=True)
+                along = torch.linalg.vecdot(wide_g, wide_f).unsqueeze(-1)
+                across = torch.addcmul(wide_g, wide_f, along, value=-1)
                 if ctx.damping is None:
-                    steepness = wide_f.abs().clamp_(min=ctx.eps).mul_(2 * _never_zero(total))
+                    steepness = wide_f.abs().clamp_min_(ctx.eps).mul_(2 * _never_zero(total))
                 else:
                     norm = total.sqrt()
                     steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (_never_zero(norm) + 1e-10))
-                gradient = across / steepness
+                gradient = across.div_(steepness)
         if g_total is not None:  # only in a second derivative: ∂N/∂y = sign(y)
-            along = g_total * f.sign()
-            gradient = along if gradient is None else gradient + along
+            of_total = g_total * f.sign()
+            gradient = of_total if gradient is None else gradient + of_total
         return None if gradient is None else gradient.to(f.dtype), None, None
 
 

@@ -82,6 +82,7 @@ def test_layouts() -> None:
 def test_images_do_not_see_each_other() -> None:
     promises.check_images_do_not_see_each_other(AveragePool(7))
     promises.check_no_images(AveragePool(7))
+    promises.check_zeros(AveragePool(7))
 
 
 def test_precision() -> None:

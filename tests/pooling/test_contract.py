@@ -276,22 +276,21 @@ def test_the_default_dtype_and_device_change_nothing_drawn(make: Make) -> None:
         assert {v.device.type for v in make(7, 64, seed=3).state_dict().values()} == {"meta"}
 
 
-FRESH_PROCESS = """
+DRAWN = """
 import torch
-from compact_bilinear import RandomMaclaurin, TensorSketch
+from compact_bilinear import RandomMaclaurin, RandomProjection, TensorSketch
 torch.rand(7)
 sketch, maclaurin = TensorSketch(7, 64, seed=3), RandomMaclaurin(7, 64, seed=3)
-print([*sketch.bucket.flatten().tolist(), *sketch.sign.flatten().tolist(), *maclaurin.w.flatten().tolist()])
+dense, sparse = (RandomProjection(7, 5, seed=3, sparse=sparse).matrix() for sparse in (False, True))
+drawn = [each.tolist() for each in (sketch.bucket, sketch.sign, maclaurin.w, dense, sparse)]
 """
 
 
 def test_the_same_seed_draws_the_same_in_a_fresh_process() -> None:
-    from compact_bilinear import RandomMaclaurin
-
-    sketch, maclaurin = TensorSketch(7, 64, seed=3), RandomMaclaurin(7, 64, seed=3)
-    here = [*sketch.bucket.flatten().tolist(), *sketch.sign.flatten().tolist(), *maclaurin.w.flatten().tolist()]
-    there = subprocess.run([sys.executable, "-c", FRESH_PROCESS], capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == str(here)
+    here: dict[str, object] = {}
+    exec(DRAWN, here)
+    there = subprocess.run([sys.executable, "-c", DRAWN + "print(drawn)"], capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == str(here["drawn"])
 
 
 @pytest.mark.parametrize("learnable", [False, True])
@@ -313,18 +312,18 @@ def test_kernel_is_unbiased(make: Make) -> None:
 
 
 class Zero(TensorSketch):
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        return 0 * super().forward(x, z, weights)
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
+        return 0 * super().forward(x, z, weights=weights)
 
 
 class MeanOverLocations(TensorSketch):
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        return super().forward(x, z, weights) / x.shape[1]
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
+        return super().forward(x, z, weights=weights) / x.shape[1]
 
 
 class BucketsFromOne(TensorSketch):  # unbiased all the same: only its matrix tells
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        return super().forward(x, z, weights).roll(1, dims=-1)
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
+        return super().forward(x, z, weights=weights).roll(1, dims=-1)
 
 
 class EqualHashes(TensorSketch):  # has a matrix that it matches: only its bias tells
@@ -335,18 +334,18 @@ class EqualHashes(TensorSketch):  # has a matrix that it matches: only its bias 
 
 
 class IgnoresWeights(TensorSketch):
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return super().forward(x, z)
 
 
 class LeaksBetweenImages(TensorSketch):
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        return super().forward(x, z, weights) + 0 * x.sum()
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
+        return super().forward(x, z, weights=weights) + 0 * x.sum()
 
 
 class WrongBackward(TensorSketch):
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        return super().forward(x, x.detach() if z is None else z, weights)
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
+        return super().forward(x, x.detach() if z is None else z, weights=weights)
 
 
 @pytest.mark.parametrize("wrong", [Zero, MeanOverLocations, BucketsFromOne])

@@ -60,7 +60,7 @@ class AveragePool(nn.Module):
         self.channels = None if channels is None else read_single_channels("AveragePool", channels)
         self.dim = self.channels
 
-    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(*read_one_input("AveragePool", self.channels, x, weights))
 
     def extra_repr(self) -> str:

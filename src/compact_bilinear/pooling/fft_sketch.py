@@ -30,7 +30,7 @@ def fft_sketch(x: Tensor, z: Tensor | None, weights: Tensor | None, hashes: Hash
         d: how many bins.
 
     Returns:
-        (b, d), in float32 or wider.
+        (b, d), in float32 or wider. Compiled or exported, all locations are transformed at once.
     """
     sketch: Tensor = _FFTSketch.apply(x, z, weights, *hashes, d)
     return sketch
@@ -52,10 +52,12 @@ class _FFTSketch(torch.autograd.Function):
         x, z, weights, s1, s2 = _widened(x, z, weights, s1, s2)
         left = x if weights is None else x * weights.unsqueeze(1)
         right = x if z is None else z
-        total = left.new_zeros(len(left), d // 2 + 1, dtype=left.dtype.to_complex())
+        # summed as pairs of real numbers: ONNX has no complex ones
+        total = left.new_zeros(left.shape[0], d // 2 + 1, 2)
         for block in _blocks(left, d):
-            total = total + (spectra(left[..., block], h1, s1, d) * spectra(right[..., block], h2, s2, d)).sum(1)
-        sketch: Tensor = irfft(total, n=d)
+            product = spectra(left[..., block], h1, s1, d) * spectra(right[..., block], h2, s2, d)
+            total = total + torch.view_as_real(product).sum(1)
+        sketch: Tensor = irfft(torch.view_as_complex(total), n=d)
         return sketch
 
     @staticmethod
@@ -97,6 +99,10 @@ def _widened(
 def _blocks(columns: Tensor, d: int) -> Iterator[slice]:
     """Locations taken at a time: few enough for a CPU's caches, enough to fill a GPU."""
     n = columns.shape[-1]
+    if torch.compiler.is_compiling():
+        # a loop over blocks would compile the layer anew for each n, and export it for one n only
+        yield slice(None)
+        return
     size = max(1, (2**17 if columns.device.type == "cpu" else 2**22) // d)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))

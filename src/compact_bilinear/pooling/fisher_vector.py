@@ -144,7 +144,7 @@ class FisherVector(nn.Module):
         self.fitted = True
         return self
 
-    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         if not self.fitted:
             raise ValueError(
                 "FisherVector encodes with a mixture of Gaussians, but has not been fitted.\n"

@@ -5,7 +5,6 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from ..precision import accumulation_dtype
 from .gram import gram
 from .locations import Locations, count_channels, read_channels, read_locations
 
@@ -98,14 +97,14 @@ class FullBilinear(nn.Module):
         # holds nothing: it only follows .to() and .double(), so that matrix() knows where to be and in what precision
         self.register_buffer("_like", torch.empty(0), persistent=False)
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("FullBilinear", self.channels, x, z, weights), self.triangle)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """Each location's own products, not pooled: (b, d, h, w) or (b, n, d)."""
         seen = read_locations("FullBilinear", self.channels, x, z)
-        dtype = accumulation_dtype(seen.x, seen.other)
-        products = seen.x.to(dtype).unsqueeze(2) * seen.other.to(dtype).unsqueeze(1)  # (b, c, c2, n)
+        x, z = seen.widened()
+        products = x.unsqueeze(2) * z.unsqueeze(1)  # (b, c, c2, n)
         if not self.triangle:
             return seen.restore(products.flatten(1, 2))
         _refuse_two_inputs(seen)

@@ -56,7 +56,7 @@ class _Gram(torch.autograd.Function):
             x, z, weights = _widened(x, z, weights)
             scale = 1 if weights is None else weights.unsqueeze(1)
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[2]:
-                product = (g + g.mT) @ x if z is None else g @ z
+                product = g @ z if z is not None else _symmetric_product(g, x)
                 dx = product if weights is None else product * scale
                 if ctx.needs_input_grad[2]:
                     dweights = (x * product).sum(1)
@@ -67,6 +67,12 @@ class _Gram(torch.autograd.Function):
         wanted = zip((dx, dz, dweights), dtypes, ctx.needs_input_grad, strict=True)
         dx, dz, dweights = (t.to(dtype) if t is not None and need else None for t, dtype, need in wanted)
         return dx, dz, dweights
+
+
+def _symmetric_product(g: Tensor, x: Tensor) -> Tensor:
+    """(G + Gᵀ) x. With few columns a second product costs less than to write and read the sum of two large matrices."""
+    c, n = x.shape[1:]
+    return torch.baddbmm(g.mT @ x, g, x) if 8 * n < c else (g + g.mT) @ x
 
 
 def _widened(x: Tensor, z: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:

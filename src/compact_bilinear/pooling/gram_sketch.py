@@ -56,12 +56,12 @@ class _GramSketch(torch.autograd.Function):
             if weights is not None:
                 left = left * weights.to(dtype).unsqueeze(1)
             # h1 + h2 < 2d: taking it modulo d waits until the bins are full, and is then one addition
-            y = left.new_zeros(len(x), 2 * d)
+            y = left.new_zeros(x.shape[0], 2 * d)
             for start, stop in _blocks(left):
                 first = start if z is None else 0
                 rows = left[:, start:stop] @ right[:, first:].mT
                 y = _scatter(y, rows, h1[start:stop], h2[first:], s1[start:stop], s2[first:])
-                if z is None:
+                if z is None and stop < left.shape[1]:
                     mirrored = rows[:, :, stop - start :]
                     y = _scatter(y, mirrored, h2[start:stop], h1[stop:], s2[start:stop], s1[stop:])
             return y[:, :d] + y[:, d:]

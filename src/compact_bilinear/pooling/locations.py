@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..precision import accumulation_dtype
+
 
 class Locations(NamedTuple):
     """What a pooling sees of its input: descriptors as columns, and what is needed to lay results out again."""
@@ -20,6 +22,11 @@ class Locations(NamedTuple):
     def other(self) -> Tensor:
         """The second factor of every product: z, or x again."""
         return self.x if self.z is None else self.z
+
+    def widened(self) -> tuple[Tensor, Tensor]:
+        """Both factors in float32 or wider. One input is widened once: its gradients are added up before they are rounded."""
+        x = self.x.to(accumulation_dtype(self.x, self.z))
+        return x, x if self.z is None else self.z.to(x.dtype)
 
     def restore(self, columns: Tensor) -> Tensor:
         """Columns (b, d, n) as a map (b, d, h, w) or as tokens (b, n, d), as the input was."""

@@ -128,7 +128,7 @@ class PCABilinear(nn.Module):
         self.fitted = True
         return self
 
-    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         if not self.fitted:
             raise ValueError(
                 "PCABilinear projects to principal components, but has not been fitted.\n"

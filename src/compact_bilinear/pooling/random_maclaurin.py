@@ -64,10 +64,12 @@ def _pooled(seen: Locations, w1: Tensor, w2: Tensor, plan: str) -> Tensor:
         forms: Tensor = _BilinearForms.apply(gram(*seen[:3]), w1, w2)
         return forms / sqrt(d)
     x = seen.x.mT.to(dtype)
+    # x is widened once: both of its gradients are then added up before they are rounded
+    z = x if seen.z is None else seen.z.mT.to(dtype)
     if seen.weights is not None:
         x = x * seen.weights.to(dtype).unsqueeze(2)
     with full_precision(x):
-        return ((x @ w1.mT) * (seen.other.mT.to(dtype) @ w2.mT)).sum(1) / sqrt(d)
+        return ((x @ w1.mT) * (z @ w2.mT)).sum(1) / sqrt(d)
 
 
 class _BilinearForms(torch.autograd.Function):
@@ -101,7 +103,7 @@ class _BilinearForms(torch.autograd.Function):
             if need_matrix:
                 d_matrix = torch.zeros_like(matrix)
                 for a, b, g_rows in blocks:
-                    d_matrix = torch.baddbmm(d_matrix, (a * g_rows).mT, b.expand(len(g), *b.shape))
+                    d_matrix = torch.baddbmm(d_matrix, (a * g_rows).mT, b.expand(g.shape[0], *b.shape))
             if need_w1:
                 d_w1 = torch.cat([((b @ matrix.mT) * g_rows).sum(0) for _, b, g_rows in blocks])
             if need_w2:
@@ -168,7 +170,7 @@ class RandomMaclaurin(nn.Module):
         if w is None:
             self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("RandomMaclaurin", self.channels, x, z, weights), *self._projections(), self.plan)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:
@@ -176,9 +178,9 @@ class RandomMaclaurin(nn.Module):
         refuse_plan("RandomMaclaurin.local", self.plan, "gram", "sums over the locations before it projects", "direct")
         seen = read_locations("RandomMaclaurin", self.channels, x, z)
         w1, w2 = self._projections()
-        dtype = accumulation_dtype(seen.x, seen.z)
-        with full_precision(seen.x):
-            products = (w1.to(dtype) @ seen.x.to(dtype)) * (w2.to(dtype) @ seen.other.to(dtype))
+        x, z = seen.widened()
+        with full_precision(x):
+            products = (w1.to(x.dtype) @ x) * (w2.to(x.dtype) @ z)
         return seen.restore(products / sqrt(self.dim))
 
     def matrix(self) -> Tensor:

@@ -104,8 +104,8 @@ class RandomProjection(nn.Module):
       kept then do not depend on the seed, and weights can be loaded into any layer of the same size.
 
     Either way :math:`\mathbb{E}\langle y, y'\rangle = \langle B, B'\rangle`, the kernel of full bilinear pooling. It is here to
-    be compared with: the dense one draws c²·d numbers in every forward and every backward pass, some ten seconds each at
-    c = 512 and d = 8192, where :class:`~compact_bilinear.TensorSketch` draws 4c numbers once.
+    be compared with: the dense one draws c²·d numbers in every forward and every backward pass, two billion at c = 512 and
+    d = 8192, where :class:`~compact_bilinear.TensorSketch` draws 4c numbers once.
 
     Args:
         channels: c.
@@ -147,7 +147,7 @@ class RandomProjection(nn.Module):
         self.register_buffer("_like", torch.empty(0), persistent=False)
         self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         columns, weights = read_one_input("RandomProjection", self.channels, x, weights)
         matrix = gram(columns, None, weights).flatten(1)
         if self.sparse:

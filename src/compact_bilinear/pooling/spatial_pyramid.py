@@ -40,7 +40,7 @@ class SpatialPyramid(nn.Module):
         self.grid = lcm(*self.levels)
         self.dim = sum(level**2 for level in self.levels) * _read_dim_of(pool)
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         self._check(x, z, weights)
         finest = self._finest(x, z, weights)  # (b, L, L, d)
         levels = []

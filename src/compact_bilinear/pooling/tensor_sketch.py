@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.fft import irfft
 
-from ..precision import accumulation_dtype
 from .fft_sketch import fft_sketch, spectra
 from .gram_sketch import gram_sketch
 from .hashes import Hashes
@@ -88,7 +87,8 @@ class TensorSketch(nn.Module):
         seed: what buckets and signs are drawn from; the same on every machine.
         learnable: train both sign vectors. The buckets stay.
         bucket, sign: given hashes in place of drawn ones, for instance another implementation's.
-        plan: "gram", "fft" or "auto". :meth:`explain` says what "auto" takes for an input, and why.
+        plan: "gram", "fft" or "auto". :meth:`explain` says what "auto" takes for an input, and why. For ONNX take "gram", or d
+            a power of two: at other lengths onnxruntime's Fourier transform keeps three or four digits.
 
     ``bucket`` and ``sign`` are (2, c). With two different inputs the row of the narrower one is filled up with zeros.
 
@@ -131,7 +131,7 @@ class TensorSketch(nn.Module):
         if bucket is None and sign is None:
             self.to(torch.get_default_device())
 
-    def forward(self, x: Tensor, z: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("TensorSketch", self.channels, x, z, weights), self._hashes(), self.dim, self.plan)
 
     def local(self, x: Tensor, z: Tensor | None = None) -> Tensor:
@@ -139,8 +139,8 @@ class TensorSketch(nn.Module):
         refuse_plan("TensorSketch.local", self.plan, "gram", "sums over the locations before it sketches", "fft")
         seen = read_locations("TensorSketch", self.channels, x, z)
         h1, h2, s1, s2 = self._hashes()
-        dtype = accumulation_dtype(seen.x, seen.z)
-        product = spectra(seen.x.to(dtype), h1, s1, self.dim) * spectra(seen.other.to(dtype), h2, s2, self.dim)
+        x, z = seen.widened()
+        product = spectra(x, h1, s1, self.dim) * spectra(z, h2, s2, self.dim)
         return seen.restore(irfft(product, n=self.dim).mT)
 
     def matrix(self) -> Tensor:
