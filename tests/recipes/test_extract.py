@@ -155,6 +155,18 @@ def test_workers_change_nothing(config: Make, workers: int) -> None:
     assert contents(first.out) == contents(second.out)
 
 
+def test_threads_change_nothing(config: Make) -> None:
+    pool = ("tensor-sketch:64", "pca-bilinear:100", "fisher-vector:4")
+    first, second = config(*pool, out="first"), config(*pool, out="second")
+    run(first)
+    torch.set_num_threads(2)
+    try:
+        run(second)
+    finally:
+        torch.set_num_threads(1)
+    assert contents(first.out) == contents(second.out)
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

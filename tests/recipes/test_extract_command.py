@@ -32,10 +32,10 @@ def expected(folder: Path) -> dict[str, bytes]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes to kill are forked, which this system does not do")
 def test_killed_at_random_moments_and_resumed(folder: Path, tmp_path: Path) -> None:
     photos.make(tmp_path)
-    command = [sys.executable, TESTS / "kill_extract.py", tmp_path, "3"]
+    command = [sys.executable, TESTS / "kill_extract.py", tmp_path, "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 3
+    assert int(done.stdout) >= 2
 
 
 def test_two_processes_make_what_one_makes(folder: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
@@ -98,7 +98,8 @@ sys.exit(cli.main())
 
 def test_the_module_is_the_command(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "compact_bilinear", *photos.flags(folder, tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # a second one has nothing to do but to wait
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == f"{tmp_path / 'out'}: tensor-sketch:8192 (d=8192) of 27 images of 3 classes, in float16"
