@@ -5,8 +5,8 @@
     python benchmarks/extract.py --device cuda         from JPEG files, beside the backbone alone and the decoder alone
     python benchmarks/extract.py --json > benchmarks/results/extract-cpu.jsonl
 
-On a CPU three things are timed in turns for one batch of images in memory: the backbone; the backbone and the poolings, with
-their normalisation; and that with a shard written and brought to the disk, as `cbp extract` does it.
+On a CPU three things are timed in turns for some batches of images in memory, one in each core: the backbone; the backbone and
+the poolings, with their normalisation; and that with a shard written and brought to the disk, as `cbp extract` does it.
 
 On a GPU whole runs of `cbp extract` are timed from files to files, from the first image in the backbone to the last shard on
 the disk, in turns with what no run can be faster than: the backbone on images that are on the GPU already, and the decoder with
@@ -37,15 +37,17 @@ from torch import nn
 from compact_bilinear.descriptors import VGG, VGG_D, load_backbone
 from compact_bilinear.descriptors.kept_maps import KeptMaps
 from compact_bilinear.descriptors.network import Network, load_network
-from compact_bilinear.device import choose_precision, find_device, same_bits
+from compact_bilinear.device import choose_precision, find_device, same_bits, side_by_side
 from compact_bilinear.features import FeatureWriter
 from compact_bilinear.features.background import BackgroundWriter, batches
+from compact_bilinear.features.layout import cut
+from compact_bilinear.features.rows import BatchPooling
 from compact_bilinear.images import ImageList, Transform, load_images, read_images
+from compact_bilinear.images.loader import available_cpus
 from compact_bilinear.images.textures import texture
-from compact_bilinear.normalize import signed_sqrt_l2
 from compact_bilinear.pooling.by_name import read_pooling
 from compact_bilinear.processes import Processes
-from compact_bilinear.recipes.extract import Extract, pool_batch, run
+from compact_bilinear.recipes.extract import Extract, run
 from timing import machine, take_turns
 
 POOL = ("tensor-sketch:8192", "full-bilinear")
@@ -53,34 +55,33 @@ SIDES = (500, 375)  # of most photographs of CUB-200-2011
 
 
 def on_cpu(config: Extract, network: Network, rounds: int) -> Iterator[dict[str, Any]]:
-    """One batch: the backbone, the poolings after it, and the store after those."""
+    """One batch for each core, at the same time: the backbone, the poolings after it, and the store after those."""
     images = read_images(config.data)
-    kept = KeptMaps(config.out / "maps", [], config.batch)
-    (loaded,) = load_images(images, Transform(size=network.size), batch=config.batch, order=range(config.batch), workers=1)
     layers = {pooling: pooling.build(network.channels) for pooling in map(read_pooling, config.pool)}
-    shards = (config.out / str(number) for number in range(10**6))
+    pooling = BatchPooling(images, network, layers, KeptMaps(config.out, [], 1), normalize=True, dtype=torch.float16)
+    dims = {str(pooling): {"dim": int(str(layer.dim))} for pooling, layer in layers.items()}
+    folders = (config.out / str(number) for number in range(10**6))
+    work = list(batches(cut(len(images), len(images)), config.batch, lanes=1))
+    loaded = list(load_images(images, Transform(size=network.size), batches=[batch.places for batch in work], workers=1))
 
     def backbone() -> None:
-        network.maps(loaded.pixels)
+        for _ in side_by_side(lambda some: network.maps(some.pixels), loaded, config.threads):
+            pass
 
     def poolings() -> None:
-        maps = network.maps(loaded.pixels)
-        for layer in layers.values():
-            signed_sqrt_l2(layer(maps)).half()
+        for rows in side_by_side(pooling, zip(work, loaded, strict=True), config.threads):
+            rows()
 
     def store() -> None:
-        folder = next(shards)
-        dims = {str(pooling): {"dim": int(str(layer.dim))} for pooling, layer in layers.items()}
-        writer = FeatureWriter(folder, images.take(range(config.batch)), dims, settings={}, shard_size=config.batch)
+        writer = FeatureWriter(next(folders), images, dims, settings={}, shard_size=len(images))
         with BackgroundWriter(writer, 1) as writing:
-            for batch in batches(writer.missing(), config.batch, 1):
-                writing.write(batch, pool_batch(config, images, layers, network, kept, batch, loaded))
-        shutil.rmtree(folder)
+            for batch, rows in zip(work, side_by_side(pooling, zip(work, loaded, strict=True), config.threads), strict=True):
+                writing.write(batch, rows)
+        shutil.rmtree(writer.folder)
 
-    with torch.inference_mode():
-        times = take_turns({"backbone": backbone, "and poolings": poolings, "and store": store}, "cpu", rounds)
+    times = take_turns({"backbone": backbone, "and poolings": poolings, "and store": store}, "cpu", rounds)
     for name, each in times.items():
-        seconds = [number / 1e3 / config.batch for number in each]
+        seconds = [number / 1e3 / len(images) for number in each]
         yield {"name": name, "seconds_an_image": seconds, "ratio": each.median / times["backbone"].median}
 
 
@@ -201,9 +202,9 @@ def main() -> None:
     parser.add_argument("--backbone", default="vgg16", help="vgg16 with random weights, or another name with its own")
     parser.add_argument("--size", type=int, default=448, help="side of the images in the backbone")
     parser.add_argument(
-        "--images", type=int, help="how many: 8 on a CPU, 16384 on a GPU, 1024 (and 4 and 16 times that) for memory"
+        "--images", type=int, help="how many: 16 on a CPU, 16384 on a GPU, 1024 (and 4 and 16 times that) for memory"
     )
-    parser.add_argument("--batch", type=int, help="images at a time: 8 on a CPU, 32 on a GPU")
+    parser.add_argument("--batch", type=int, help="images at a time: 4 on a CPU, 32 on a GPU")
     parser.add_argument("--data", type=Path, help="a folder of images, in place of some that are made")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is timed")
     parser.add_argument("--workers", type=int, help="processes that decode")
@@ -231,10 +232,17 @@ def _records(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, 
         device=device,
         precision=choose_precision("auto", device),
     )
-    batch = arguments.batch or (32 if on_a_gpu else 8)
-    data = arguments.data or write_photographs(folder / "photos", arguments.images or (16384 if on_a_gpu else batch), SIDES)
+    batch = arguments.batch or (32 if on_a_gpu else 4)
+    data = arguments.data or write_photographs(folder / "photos", arguments.images or (16384 if on_a_gpu else 16), SIDES)
     config = Extract(
-        data, folder / "out", POOL, size=arguments.size, batch=batch, device=arguments.device, workers=arguments.workers
+        data,
+        folder / "out",
+        POOL,
+        size=arguments.size,
+        batch=batch,
+        device=arguments.device,
+        threads=0 if on_a_gpu else available_cpus(),
+        workers=arguments.workers,
     )
     about = {"backbone": arguments.backbone, "size": arguments.size, "batch": batch, "precision": str(network.precision)}
     with same_bits(device):

@@ -12,7 +12,7 @@ from compact_bilinear.images.textures import textures
 SIZE = 40
 BROKEN = {"test/bark/04.jpg": "the file is empty", "train/brick/07.jpg": "not an image in a known format"}
 # 29 files, of which two are broken: 6 shards, the last of them with 4 images, in batches of 3 and fewer
-SETTINGS = {"backbone": "tiny", "size": SIZE, "batch": 3, "shard": 5, "workers": 0}
+SETTINGS = {"backbone": "tiny", "size": SIZE, "batch": 3, "shard": 5, "workers": 0, "threads": 1}
 
 
 def photos(folder: Path) -> Path:

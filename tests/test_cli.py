@@ -82,7 +82,13 @@ def test_flags_reach_the_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     text = "extract photos --out x --pool tensor-sketch:4,seed=1 --pool average-pool --no-normalize --strict --workers 3"
     assert cli.main(text.split()) == 0
     said = capsys.readouterr().out
-    for part in ("pool=('tensor-sketch:4,seed=1', 'average-pool')", "normalize=False", "strict=True", "workers=3", "batch=32"):
+    for part in (
+        "pool=('tensor-sketch:4,seed=1', 'average-pool')",
+        "normalize=False",
+        "strict=True",
+        "workers=3",
+        "shard=1024",
+    ):
         assert part in said
     monkeypatch.setattr("compact_bilinear.recipes.fetch.run", lambda config: config)
     assert cli.main(["fetch", "cub", "--to", "data"]) == 0

@@ -1,9 +1,13 @@
 """Devices, precisions, and one thread for what has to be the same to the last bit."""
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 import torch
+from torch import Tensor
 
-from compact_bilinear.device import choose_precision, find_device, one_thread, same_bits
+from compact_bilinear.device import choose_precision, find_device, one_thread, same_bits, side_by_side
 from compact_bilinear.processes import Processes
 
 
@@ -54,3 +58,60 @@ def test_one_thread() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 7])
+@pytest.mark.parametrize("count", [0, 1, 5, 20])
+def test_results_come_in_order(threads: int, count: int) -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for item in range(count):
+            taken.append(item)
+            yield item
+
+    for place, result in enumerate(side_by_side(lambda item: item * item, items(), threads)):
+        assert result == place * place
+        assert len(taken) <= place + threads + 1, "more would be in memory at once"
+    assert len(taken) == count
+
+
+def test_each_item_is_computed_by_one_thread_without_gradients() -> None:
+    torch.set_num_threads(2)
+    try:
+        weight = torch.ones(2, requires_grad=True)
+        seen = list(side_by_side(lambda _: (torch.get_num_threads(), (weight * 2).requires_grad), range(3), 2))
+        assert seen == [(1, False)] * 3
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_items_are_computed_at_the_same_time() -> None:
+    both = threading.Barrier(2)
+
+    def meet(item: Tensor) -> Tensor:
+        both.wait(timeout=30)
+        return item
+
+    assert len(list(side_by_side(meet, torch.arange(4), 2))) == 4
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_what_fails_is_raised_in_its_place_and_the_rest_is_not_begun(threads: int) -> None:
+    begun = []
+
+    def compute(item: int) -> int:
+        begun.append(item)
+        if item == 4:
+            raise RuntimeError("not this one")
+        return item
+
+    results = []
+
+    def take() -> None:
+        results.extend(side_by_side(compute, range(1000), threads))
+
+    with pytest.raises(RuntimeError, match="not this one"):
+        take()
+    assert len(begun) < 20

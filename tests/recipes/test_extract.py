@@ -155,11 +155,12 @@ def test_workers_change_nothing(config: Make, workers: int) -> None:
     assert contents(first.out) == contents(second.out)
 
 
-def test_threads_change_nothing(config: Make) -> None:
+@pytest.mark.parametrize("threads", [0, 2, 5])
+def test_threads_change_nothing(config: Make, threads: int) -> None:
     pool = ("tensor-sketch:64", "pca-bilinear:100", "fisher-vector:4")
-    first, second = config(*pool, out="first"), config(*pool, out="second")
+    first, second = config(*pool, out="first"), config(*pool, out="second", threads=threads)
     run(first)
-    torch.set_num_threads(2)
+    torch.set_num_threads(3)
     try:
         run(second)
     finally:
@@ -212,7 +213,7 @@ def test_what_has_no_influence_may_change(config: Make) -> None:
     settings = config()
     run(settings)
     before = contents(settings.out)
-    run(replace(settings, workers=1, deterministic=False, seed=7, fit_images=3))
+    run(replace(settings, workers=1, threads=2, deterministic=False, seed=7, fit_images=3))
     assert contents(settings.out) == before
 
 
@@ -246,7 +247,7 @@ def test_features_that_are_not_finite_are_reported_as_broken(config: Make) -> No
     store = run(settings, Overflowing())
     assert store is not None
     reasons = [each["reason"] for each in store.broken]
-    assert reasons.count("its features are not all finite in torch.float32, kept as float16") > 5
+    assert reasons.count("its features are not all finite, computed in float32 and kept as float16") > 5
     assert np.isfinite(store.read("full-bilinear")).all()
     assert len(store) + len(reasons) == 29
     with pytest.raises(ValueError, match=r"jpg: its features are not all finite.*\nTry --precision float32"):
@@ -300,11 +301,12 @@ def test_tokens_are_pooled_too(config: Make) -> None:
     [
         ({"pool": ("tensor-sketch:64", "tensor-sketch:64,seed=0")}, "tensor-sketch:64 was asked for twice"),
         ({"pool": ("pca-bilinear:60",)}, r"dim = k².*\nWrite dim=49"),
-        ({"batch": 0}, "batch ≥ 1, but got 0"),
+        ({"batch": -1}, "batch ≥ 0, but got -1"),
         ({"shard": 0}, "shard ≥ 1, but got 0"),
         ({"fit_images": 0}, "fit_images ≥ 1"),
         ({"size": -1}, "size ≥ 0"),
         ({"workers": -1}, "workers ≥ 0"),
+        ({"threads": -1}, "threads ≥ 0"),
         ({"device": "tpu"}, r"no device 'tpu'.\nWrite cpu, cuda or auto"),
         ({"backbone": "alexnet"}, "no backbone 'alexnet'"),
         ({"tap": "conv9"}, "tiny has no tap 'conv9'"),

@@ -4,8 +4,9 @@ Every image is decoded once and passes the backbone once, whatever is asked for.
 processes take them by turns, and what is finished stays finished: the same command again goes on where it stopped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from tyro.conf import Positional, UseAppendAction
 
-from ..device import Precision, choose_precision, find_device, one_thread, same_bits
+from ..device import Precision, choose_precision, find_device, one_thread, same_bits, side_by_side
 from ..fingerprint import fingerprint
-from ..normalize import signed_sqrt_l2
 from ..pooling.by_name import NamedPooling, read_pooling
 from ..pooling.fisher_vector import LIMIT
 from ..processes import Processes
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # they are imported in run(): `cbp --help` does without them
     from ..descriptors.kept_maps import KeptMaps
     from ..descriptors.network import Network
     from ..features import FeatureStore
-    from ..features.background import Batch, Rows
     from ..images import ImageList
     from ..images.loader import Batch as Loaded
 
@@ -82,8 +81,8 @@ class Extract:
     """What that split, and the descriptors that PCA and Fisher vectors are fitted on, are drawn from."""
     fit_images: int = 2000
     """Training images that PCA and Fisher vectors are fitted on. Their maps are in the folder until the end, a few GB."""
-    batch: int = 32
-    """Images at a time."""
+    batch: int = 0
+    """Images at a time; 0 is 32 on a GPU and 4 on a CPU."""
     shard: int = 1024
     """Images a file."""
     device: str = "auto"
@@ -92,6 +91,8 @@ class Extract:
     """What the backbone computes in: on a GPU bfloat16 where it can, and float32 on a CPU."""
     deterministic: bool = True
     """On a GPU, only operations that give the same bits each time; a little slower."""
+    threads: int = 0
+    """On a CPU, batches that are computed at a time, each in a thread; 0 is one for each core."""
     workers: int | None = None
     """Processes that decode images: with a GPU one for each core, up to 16, and one without."""
     decode: Literal["full", "draft"] = "full"
@@ -105,7 +106,7 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
 
     Args:
         config: all settings.
-        backbone: a module to use in place of the one that ``config.backbone`` names.
+        backbone: a module to use in place of the one that ``config.backbone`` names. On a CPU several threads call it at once.
 
     Returns:
         The store; None in all processes but the first, if there are several.
@@ -114,6 +115,7 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     from ..descriptors.network import load_network
     from ..features import MANIFEST, FeatureStore, FeatureWriter
     from ..features.background import BackgroundWriter, batches
+    from ..features.rows import BatchPooling
     from ..images import read_images
 
     _check(config)
@@ -128,6 +130,7 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
         check_counts=config.check_counts,
     )
     device = find_device(config.device, processes)
+    config = _settled(config, device, processes)
     network = load_network(
         backbone or config.backbone,
         config.weights,
@@ -149,28 +152,33 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
         {str(pooling): _facts(pooling, layer) for pooling, layer in layers.items()},
         settings=_settings(config, images, network, bool(to_fit)),
         versions=_versions(bool(to_fit)),
-        dtype=_storage(config),
+        dtype=config.dtype,
         shard_size=config.shard,
     )
 
-    with torch.inference_mode(), same_bits(device, config.deterministic):
-        # what is to be fitted sees some training images first, and their maps are kept for when their turn comes
-        places = draw_places(images.splits, config.fit_images, config.seed) if to_fit else []
-        kept = KeptMaps(config.out / MAPS, places, config.batch)
-        if to_fit:
-            _fit(config, images, to_fit, network, kept, processes)
-        for layer in layers.values():
-            layer.to(device)
+    # what is to be fitted sees some training images first, and their maps are kept for when their turn comes
+    places = draw_places(images.splits, config.fit_images, config.seed) if to_fit else []
+    kept = KeptMaps(config.out / MAPS, places, config.batch)
+    if to_fit:
+        _fit(config, images, to_fit, network, kept, processes)
+    for layer in layers.values():
+        layer.to(device)
 
-        mine, missing = processes.share(writer.shards), set(writer.missing())
-        lanes = max(1, min(6, _cpus(processes) // 2)) if device.type == "cuda" else 1  # shards that are written at a time
-        work = list(batches([shard for shard in mine if shard in missing], config.batch, lanes))
-        loaded = _load(config, images, network, (kept.split(batch.places)[1] for batch in work), len(work), processes)
-        total, left = (sum(shard.stop - shard.first for shard in some) for some in (mine, missing.intersection(mine)))
-        with counting_bar("extract", "images", total - left, total) as advance, BackgroundWriter(writer, lanes) as writing:
-            for batch, some in zip(work, loaded, strict=True):
-                writing.write(batch, pool_batch(config, images, layers, network, kept, batch, some))
-                advance(len(batch.places))
+    mine, missing = processes.share(writer.shards), set(writer.missing())
+    lanes = max(1, min(6, _cores(processes) // 2)) if device.type == "cuda" else 1  # shards that are written at a time
+    work = list(batches([shard for shard in mine if shard in missing], config.batch, lanes))
+    loaded = _load(config, images, network, (kept.split(batch.places)[1] for batch in work), len(work))
+    pool = BatchPooling(images, network, layers, kept, config.normalize, getattr(torch, config.dtype), config.strict)
+    total, left = (sum(shard.stop - shard.first for shard in some) for some in (mine, missing.intersection(mine)))
+    with (
+        same_bits(device, config.deterministic),
+        counting_bar("extract", "images", total - left, total) as advance,
+        closing(side_by_side(pool, zip(work, loaded, strict=True), config.threads)) as pooled,
+        BackgroundWriter(writer, lanes) as writing,
+    ):
+        for batch, rows in zip(work, pooled, strict=True):
+            writing.write(batch, rows)
+            advance(len(batch.places))
 
     if not processes.first:
         return None
@@ -178,6 +186,28 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     kept.remove()
     writer.complete({"fitted": {str(pooling): fingerprint(layer) for pooling, layer in to_fit.items()}})
     return FeatureStore(config.out)
+
+
+def _settled(config: Extract, device: torch.device, processes: Processes) -> Extract:
+    """All that was left to be found out, found out."""
+    on_gpu = device.type == "cuda"
+    cores = _cores(processes)
+    # without a GPU the backbone has work for all cores, and one process decodes faster than it looks
+    workers = config.workers if config.workers is not None else min(16, cores) if on_gpu else 1
+    return replace(
+        config,
+        batch=config.batch or (32 if on_gpu else 4),
+        threads=0 if on_gpu else config.threads or cores,
+        workers=workers,
+        # sums of many products are beyond float16
+        dtype=config.dtype if config.dtype != "auto" else "float16" if config.normalize else "float32",
+    )
+
+
+def _cores(processes: Processes) -> int:
+    from ..images.loader import available_cpus
+
+    return max(1, available_cpus() // processes.local_world)
 
 
 def _fit(
@@ -191,14 +221,21 @@ def _fit(
     """Fit PCA and mixtures once, for this run and for those that resume it."""
     from safetensors.torch import load_file, save
 
+    def look(some: "Loaded") -> tuple[list[int], Tensor]:
+        return some.places.tolist(), network.maps(some.pixels).cpu() if len(some.pixels) else torch.empty(0)
+
     file = config.out / FITTED
     if not file.exists():
         missing = set(kept.missing())
         mine = [part for part in processes.share(kept.parts) if part in missing]
-        loaded = _load(config, images, network, (part.places for part in mine), len(mine), processes)
-        with counting_bar("extract, to fit on", "images", 0, sum(len(part.places) for part in mine)) as advance:
-            for part, some in zip(mine, loaded, strict=True):
-                kept.keep(part, some.places.tolist(), network.maps(some.pixels) if len(some.pixels) else torch.empty(0))
+        loaded = _load(config, images, network, (part.places for part in mine), len(mine))
+        with (
+            same_bits(network.device, config.deterministic),
+            counting_bar("extract, to fit on", "images", 0, sum(len(part.places) for part in mine)) as advance,
+            closing(side_by_side(look, loaded, config.threads)) as looked,
+        ):
+            for part, (places, maps) in zip(mine, looked, strict=True):
+                kept.keep(part, places, maps)
                 advance(len(part.places))
         if processes.first:
             processes.wait(lambda: not kept.missing(), "descriptors to fit on")
@@ -208,113 +245,34 @@ def _fit(
             with one_thread():
                 for pooling, layer in layers.items():
                     pooling.fit(layer, descriptors if pooling.before_relu else after_relu)
+            state = {f"{pooling}/{name}": each for pooling in layers for name, each in layers[pooling].state_dict().items()}
             with WholeFile(file) as unnamed:
-                unnamed.write_bytes(
-                    save(
-                        {f"{pooling}/{name}": each for pooling in layers for name, each in layers[pooling].state_dict().items()}
-                    )
-                )
+                unnamed.write_bytes(save(state))
         else:
             processes.wait(file.exists, "what is fitted")
-    tensors = load_file(file)
+    state = load_file(file)
     for pooling, layer in layers.items():
-        layer.load_state_dict({name: tensors[f"{pooling}/{name}"] for name in layer.state_dict()})
+        layer.load_state_dict({name: state[f"{pooling}/{name}"] for name in layer.state_dict()})
 
 
 def _load(
-    config: Extract,
-    images: "ImageList",
-    network: "Network",
-    batches: Iterable[Sequence[int]],
-    count: int,
-    processes: Processes,
+    config: Extract, images: "ImageList", network: "Network", batches: Iterable[Sequence[int]], count: int
 ) -> "Iterator[Loaded]":
     """Images decoded in ``count`` batches of given places."""
     from ..images import BrokenImage, Transform, load_images
 
-    on_gpu = network.device.type == "cuda"
-    workers = config.workers
-    if workers is None:  # without a GPU the backbone has work for all cores, and one decoder is faster than it
-        workers = min(16, _cpus(processes)) if on_gpu else 1
     try:
         yield from load_images(
             images,
             Transform(size=network.size, fit=config.fit),
             batches=batches,
-            workers=workers if count else 0,
+            workers=config.workers if count else 0,
             strict=config.strict,
             draft=config.decode == "draft",
-            pin_memory=on_gpu,
+            pin_memory=network.device.type == "cuda",
         )
     except BrokenImage as fault:
         raise BrokenImage(f"{fault}.\nMend or remove it; without --strict such images are named and skipped.") from fault
-
-
-def _cpus(processes: Processes) -> int:
-    """How many cores there are for this process."""
-    from ..images.loader import available_cpus
-
-    return max(1, available_cpus() // processes.local_world)
-
-
-def pool_batch(
-    config: Extract,
-    images: "ImageList",
-    layers: Mapping[NamedPooling, nn.Module],
-    network: "Network",
-    kept: "KeptMaps",
-    batch: "Batch",
-    loaded: "Loaded",
-) -> "Callable[[], Rows]":
-    """Begin to compute the rows of a batch. What is returned waits until they are on this side of the GPU."""
-    from ..features.background import Rows
-
-    broken = {each.place: each.reason.removeprefix(f"{images.file(each.place)}: ") for each in loaded.broken}
-    again, _ = kept.split(batch.places)
-    places = [*loaded.places.tolist(), *again]
-    if not places:
-        return lambda: Rows([], {}, broken)
-    maps = [network.maps(loaded.pixels)] if len(loaded.pixels) else []
-    if again:
-        maps.append(kept.read(again).to(network.device))
-    x = maps[0]
-    if len(maps) > 1:
-        x = torch.cat(maps)[sorted(range(len(places)), key=places.__getitem__)]
-    after_relu = x.relu() if network.before_relu else x
-    features, finite = {}, []
-    for pooling, layer in layers.items():
-        y = layer(x if pooling.before_relu else after_relu)
-        y = (signed_sqrt_l2(y) if config.normalize else y).to(getattr(torch, _storage(config)))
-        features[str(pooling)] = _on_its_way(y)
-        finite.append(y.isfinite().all(1))
-    whole = _on_its_way(torch.stack(finite).all(0))
-    done = torch.cuda.Event() if network.device.type == "cuda" else None
-    if done is not None:
-        done.record()
-
-    def rows() -> Rows:
-        if done is not None:
-            done.synchronize()
-        good = whole.numpy()
-        for place, is_whole in zip(sorted(places), good.tolist(), strict=True):
-            if not is_whole:
-                broken[place] = f"its features are not all finite in {network.precision}, kept as {_storage(config)}"
-                if config.strict:
-                    raise ValueError(f"{images.file(place)}: {broken[place]}.\nTry --precision float32 and --dtype float32.")
-        return Rows(
-            [place for place, is_whole in zip(sorted(places), good.tolist(), strict=True) if is_whole],
-            {name: each.numpy() if good.all() else each.numpy()[good] for name, each in features.items()},
-            broken,
-        )
-
-    return rows
-
-
-def _on_its_way(y: Tensor) -> Tensor:
-    """A tensor on the CPU that is filled by the time the GPU has done what it was told so far."""
-    if y.device.type != "cuda":
-        return y.cpu()
-    return torch.empty(y.shape, dtype=y.dtype, pin_memory=True).copy_(y, non_blocking=True)
 
 
 def _read_poolings(texts: Sequence[str]) -> list[NamedPooling]:
@@ -360,12 +318,6 @@ def _versions(fits: bool) -> dict[str, str]:
     return versions
 
 
-def _storage(config: Extract) -> str:
-    if config.dtype != "auto":
-        return config.dtype
-    return "float16" if config.normalize else "float32"  # sums of many products are beyond float16
-
-
 def _say_what_is_there(images: "ImageList", network: "Network", poolings: Sequence[NamedPooling]) -> None:
     note(f"{images}; {network.name} at {network.size}×{network.size} on {network.device}")
     if images.left_out:
@@ -376,7 +328,7 @@ def _say_what_is_there(images: "ImageList", network: "Network", poolings: Sequen
 
 
 def _check(config: Extract) -> None:
-    for name, least in (("batch", 1), ("shard", 1), ("fit_images", 1), ("size", 0), ("workers", 0)):
+    for name, least in (("shard", 1), ("fit_images", 1), ("batch", 0), ("size", 0), ("threads", 0), ("workers", 0)):
         value = getattr(config, name)
         if value is not None and value < least:
             raise ValueError(f"Extract takes {name} ≥ {least}, but got {value}.\nLeave it out for the usual value.")
