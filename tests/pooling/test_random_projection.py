@@ -235,7 +235,7 @@ def test_arguments_are_checked() -> None:
 
 class NotScaled(RandomProjection):
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        return 1.2 * super().forward(x, weights)
+        return 1.2 * super().forward(x, weights=weights)
 
     def matrix(self) -> Tensor:
         return 1.2 * super().matrix()
@@ -244,7 +244,7 @@ class NotScaled(RandomProjection):
 class AnotherDrawInTheBackwardPass(RandomProjection):
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         other = RandomProjection(self.channels, self.dim, seed=self.seed + 1).double()
-        return other(x, weights) + (super().forward(x, weights) - other(x, weights)).detach()
+        return other(x, weights=weights) + (super().forward(x, weights=weights) - other(x, weights=weights)).detach()
 
 
 def test_unbiased_check_catches() -> None:

@@ -230,7 +230,7 @@ class MeanForTheWholeMap(SpatialPyramid):
 
 class ColumnsBeforeRows(SpatialPyramid):
     def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
-        return super().forward(x.mT, None, None if weights is None else weights.mT)
+        return super().forward(x.mT, weights=None if weights is None else weights.mT)
 
 
 class ShiftedCells(SpatialPyramid):
