@@ -1,0 +1,72 @@
+"""The command ``cbp``: a verb is a recipe, and its flags are made from the fields of the recipe's dataclass.
+
+Exit codes: 0 done; 1 it failed on the way (the disk, the network); 2 it was asked for something that cannot be; 130 stopped by
+Ctrl-C. After 1 and 130 the same command goes on where it stopped.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+# only the module of the verb that is called is imported
+VERBS = {
+    "extract": ("Extract", "Pool the images of a folder into features."),
+    "fetch": ("Fetch", "Download and unpack a data set of the paper."),
+}
+HELP = """usage: cbp VERB ... [--debug]
+
+{verbs}
+
+cbp VERB --help says what may be written after it, with an example. For instance:
+
+    cbp extract photos --backbone tiny --pool tensor-sketch:8192 --out features
+
+--debug shows where in the program an error comes from.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb, and return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [each for each in given if each != "--debug"]
+    if not given or given[0] in ("-h", "--help"):
+        print(HELP.format(verbs="\n".join(f"    {verb:<10}{does}" for verb, (_, does) in VERBS.items())), end="")
+        return 0 if given else 2
+    if given[0] not in VERBS:
+        print(f"cbp has no verb {given[0]!r}.\nIts verbs are {', '.join(VERBS)}; cbp --help says more.", file=sys.stderr)
+        return 2
+    try:
+        result = _run(given[0], given[1:])
+    except KeyboardInterrupt:
+        print(f"\nStopped. The same command goes on from here: cbp {' '.join(given)}", file=sys.stderr)
+        return 130
+    except (ValueError, FileNotFoundError, ImportError) as fault:  # it was asked for what cannot be
+        return _explain(fault, 2, debug)
+    except Exception as failure:
+        return _explain(failure, 1, debug)
+    if result is not None:
+        print(result)
+    return 0
+
+
+def _run(verb: str, given: Sequence[str]) -> object:
+    import tyro
+
+    recipe: Any = import_module(f".recipes.{verb}", __package__)
+    config = tyro.cli(getattr(recipe, VERBS[verb][0]), args=given, prog=f"cbp {verb}", config=(tyro.conf.FlagCreatePairsOff,))
+    result: object = recipe.run(config)
+    return result
+
+
+def _explain(fault: Exception, code: int, debug: bool) -> int:
+    if debug:
+        raise fault
+    if isinstance(fault, OSError) and code == 1 and fault.errno is not None:  # the system's own words, which are one line
+        print(f"{fault}\nSee to it, and run the same command again: it goes on where it stopped.", file=sys.stderr)
+    elif isinstance(fault, (ValueError, OSError, ImportError)):
+        print(fault, file=sys.stderr)
+    else:
+        print(f"{type(fault).__name__}: {fault}\nThis should not happen; with --debug it shows where it did.", file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""The verbs: each a frozen dataclass of settings and `run(config)`."""
