@@ -34,6 +34,7 @@ from timing import Run, Time, extra_megabytes, forward, forward_backward, machin
 
 FULL, FFT, FLOOR = "full bilinear: bmm + autograd", "FFT at each location", "floor: two matrix products"
 PLAIN_MACLAURIN = "random Maclaurin: plain torch"
+BASES = (FULL, FFT, FLOOR, PLAIN_MACLAURIN)
 SHAPES = ((8, 512, 28, 28), (8, 512, 14, 14), (8, 2048, 7, 7), (8, 64, 28, 28), (8, 2048, 1, 1))
 DIM = 8192
 
@@ -46,8 +47,8 @@ class Entry(NamedTuple):
     measures_memory: bool = True
 
 
-def entries(b: int, c: int, h: int, w: int, d: int, device: str) -> dict[str, Entry]:
-    """Every pooling for maps (b, c, h, w), and what they are compared with."""
+def entries(b: int, c: int, h: int, w: int, d: int, device: str, only: Sequence[str] | None = None) -> dict[str, Entry]:
+    """Every pooling for maps (b, c, h, w), and what they are compared with; or those in ``only``, in its order."""
     torch.manual_seed(0)
     x = torch.randn(b, c, h, w, device=device).relu()
     k = min(isqrt(d), c)
@@ -70,11 +71,13 @@ def entries(b: int, c: int, h: int, w: int, d: int, device: str) -> dict[str, En
     }
     if c * c * d <= 2**26:  # beyond that the dense matrix takes seconds to draw, each time
         functions["RandomProjection"] = RandomProjection(c, d).to(device)
-    made = {name: Entry(forward(function, x), forward_backward(function, x)) for name, function in functions.items()}
     columns, gradient = x.flatten(2), torch.randn(b, c, c, device=device)
-    product: Run = lambda: columns @ columns.mT  # noqa: E731 - two names for two products side by side
-    products: Run = lambda: (columns @ columns.mT, gradient @ columns)  # noqa: E731
-    made[FLOOR] = Entry(product, products, measures_memory=False)
+    made = {}
+    for name in only or (*functions, FLOOR):
+        if name == FLOOR:
+            made[name] = Entry(lambda: columns @ columns.mT, lambda: (columns @ columns.mT, gradient @ columns), False)
+        else:
+            made[name] = Entry(forward(functions[name], x), forward_backward(functions[name], x))
     return made
 
 
@@ -110,13 +113,12 @@ def records(
 ) -> Iterator[dict[str, Any]]:
     """One record for each row, or for those in ``only``, in its order; the ratios included."""
     b, c, h, w = shape
-    rows = entries(b, c, h, w, d, device)
-    rows = rows if only is None else {name: rows[name] for name in only}
+    rows = entries(b, c, h, w, d, device, only)
     once, both = _timed(rows, device, rounds)
     memory = {name: extra_megabytes(row.both, device) for name, row in rows.items() if row.measures_memory}
     for name in rows:
         record = _record(name, device, once[name], both[name]) | {"b": b, "c": c, "h": h, "w": w, "d": d}
-        record["ratio"] = {base: both[name].median / both[base].median for base in (FULL, FFT, FLOOR, PLAIN_MACLAURIN)}
+        record["ratio"] = {base: both[name].median / both[base].median for base in BASES if base in rows}
         if name in memory:
             record["extra_mb"] = memory[name]
         yield record

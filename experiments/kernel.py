@@ -2,7 +2,7 @@
 
     python experiments/kernel.py --out demo          seconds on two cores
 
-Claims: the estimate has no bias; its error falls as 1/√d; Random Maclaurin and Tensor Sketch follow their exact variances
+Claims: the error of the estimate falls as 1/√d; Random Maclaurin and Tensor Sketch follow their exact variances
 (``pooling/variance.py``), and Tensor Sketch is the more accurate of the two on descriptors that have passed a ReLU.
 
 Descriptors are made up: each image mixes a few of the directions that all images share, and a ReLU follows, so that images are

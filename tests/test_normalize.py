@@ -97,6 +97,15 @@ def test_very_small_and_very_large_features(magnitude: float) -> None:
     assert y.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("damping", [None, 0.1])
+@pytest.mark.parametrize("magnitude", [1e-20, 1e-34, 1e-36, 1e-44])
+def test_gradients_at_zeros_in_the_smallest_rows_are_finite(magnitude: float, damping: float | None) -> None:
+    y = torch.tensor([[magnitude, 0.0, 2 * magnitude]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(signed_sqrt_l2(y, damping=damping), y, torch.tensor([[1.0, 1.0, 0.0]]))
+    assert gradient.isfinite().all()
+    assert gradient[0, 1] > 0
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_broken_row_does_not_reach_another(bad: float) -> None:
     y = torch.randn(3, 6)

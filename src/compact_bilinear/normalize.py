@@ -18,8 +18,10 @@ def signed_sqrt_l2(y: Tensor, eps: float = 1e-4, damping: float | None = None) -
         \frac{\partial L}{\partial y_i} = \frac{g_i - f_i\,\langle g, f\rangle}{2 N \max(|f_i|, \varepsilon)}
 
     The true slope is infinite at 0. Here it is exact wherever :math:`|f_i| \ge \varepsilon` and bounded below that: at
-    :math:`y_i = 0` the gradient is :math:`g_i / (2 N \varepsilon)`. Both value and gradient ignore the scale of ``y``, as the
-    function does (f(αy) = f(y), and its gradient falls as 1/α). A row of zeros gives zeros and a zero gradient.
+    :math:`y_i = 0` the gradient is :math:`g_i / (2 N \varepsilon)`. Where the bound sets in does not depend on the scale of
+    ``y``: f(αy) = f(y), and the gradient falls as 1/α. In rows so small that the denominator would leave the range of its
+    dtype, it is held at about 1e-30 (in float32), so that the gradient stays finite. A row of zeros gives zeros and a zero
+    gradient.
 
     The paper's authors damp the slope instead, on the absolute scale of ``y``. With ``damping=δ`` the backward pass is theirs,
 
@@ -40,6 +42,8 @@ def signed_sqrt_l2(y: Tensor, eps: float = 1e-4, damping: float | None = None) -
     >>> signed_sqrt_l2(torch.tensor([[9.0, -16.0, 0.0]]))
     tensor([[ 0.6000, -0.8000,  0.0000]])
     """
+    if not isinstance(y, Tensor):
+        raise ValueError(f"signed_sqrt_l2 takes a tensor but got {type(y).__name__}.\nPass `torch.as_tensor(y)`.")
     if not y.is_floating_point() or y.ndim == 0:
         raise ValueError(
             f"signed_sqrt_l2 takes real features (b, d) but got {y.dtype} of shape {tuple(y.shape)}.\n"
@@ -89,6 +93,8 @@ class _SignedSqrtL2(torch.autograd.Function):
                 across = torch.addcmul(wide_g, wide_f, along, value=-1)
                 if ctx.damping is None:
                     steepness = wide_f.abs().clamp_min_(ctx.eps).mul_(2 * _never_zero(total))
+                    # above the smallest numbers by as much as gradients need to stay below the largest
+                    steepness.clamp_min_(torch.finfo(total.dtype).tiny ** 0.8)
                 else:
                     norm = total.sqrt()
                     steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (_never_zero(norm) + 1e-10))

@@ -60,6 +60,11 @@ def test_no_images_and_no_locations(make: Make) -> None:
     pool = make(7, 16).double()
     assert pool(descriptors(b=0)).shape == (0, pool.dim)
     assert torch.equal(pool(descriptors(n=0)), torch.zeros(3, pool.dim, dtype=torch.float64))
+    for x in (descriptors(b=0), descriptors(n=0)):
+        pool(x.requires_grad_()).sum().backward()
+        assert torch.equal(x.grad, torch.zeros_like(x))
+        if getattr(pool, "plan", "auto") != "gram":
+            assert pool.local(x).shape == (*x.shape[:2], pool.dim)
 
 
 @every

@@ -225,7 +225,7 @@ def test_fit_refuses_what_it_cannot_use() -> None:
         pool.fit(clusters(2))
     with pytest.raises(ValueError, match=r"FisherVector.fit takes at least 2 descriptors to fit k=1 Gaussians, but got 1"):
         FisherVector(7, components=1).fit(clusters(1))
-    with pytest.raises(ValueError, match=r"FisherVector.fit takes a feature map \(b, c=7, h, w\)"):
+    with pytest.raises(ValueError, match=r"FisherVector\.fit takes descriptors as rows \(m, c=7\), .* but got \(200, 6\)"):
         pool.fit(clusters(c=6))
     assert not pool.fitted
 

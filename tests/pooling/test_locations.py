@@ -1,10 +1,11 @@
 """The public door: what comes in wrong is refused with what was expected, what came, and what to write."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from compact_bilinear import FullBilinear, RandomMaclaurin, TensorSketch
+from compact_bilinear import FullBilinear, RandomMaclaurin, RandomProjection, TensorSketch
 from contract import TWO_INPUTS, Make, descriptors
 
 LAYERS = [FullBilinear(8), TensorSketch(8, 16), RandomMaclaurin(8, 16)]
@@ -42,9 +43,13 @@ def test_wrong_types(pool: nn.Module) -> None:
 
 @layers
 def test_two_inputs_must_share_their_locations(pool: nn.Module) -> None:
-    for other in (torch.zeros(3, 6, 8), torch.zeros(2, 5, 8)):
-        with pytest.raises(ValueError, match=r"x has b=3, n=5 and z has b=\d, n=\d.\nResize"):
-            pool(torch.zeros(3, 5, 8), other)
+    with pytest.raises(ValueError, match=r"the same locations, but x has n=5 and z has n=6.\nResize"):
+        pool(torch.zeros(3, 5, 8), torch.zeros(3, 6, 8))
+    with pytest.raises(ValueError, match=r"the same images, but x has b=3 and z b=2.\nPass as many"):
+        pool(torch.zeros(3, 5, 8), torch.zeros(2, 5, 8))
+    with pytest.raises(ValueError, match=r"x has \(h, w\) = \(2, 6\) and z has \(h, w\) = \(3, 4\).\nResize"):
+        pool(torch.zeros(2, 8, 2, 6), torch.zeros(2, 8, 3, 4))
+    assert pool(torch.zeros(2, 8, 2, 6), torch.zeros(2, 12, 8)).isfinite().all()  # a map and tokens may be one grid
     with pytest.raises(ValueError, match=r"but z is \(3, 5, 7\)"):
         pool(torch.zeros(3, 5, 8), torch.zeros(3, 5, 7))
 
@@ -90,3 +95,31 @@ def test_a_square_map_is_read_as_a_map() -> None:
 def test_an_expanded_input_is_as_good_as_a_copied_one() -> None:
     pool, vector = TensorSketch(8, 16).double(), descriptors(n=1, c=8)
     torch.testing.assert_close(pool(vector.expand(3, 6, 8)), 6 * pool(vector), rtol=1e-10, atol=1e-10)
+
+
+@layers
+def test_weights_are_a_tensor(pool: nn.Module) -> None:
+    with pytest.raises(ValueError, match=r"takes weights as a tensor but got list.\nPass `torch.as_tensor\(weights\)`"):
+        pool(torch.zeros(3, 5, 8), weights=[1.0])
+
+
+@layers
+def test_a_map_of_one_location_is_one_token(pool: nn.Module) -> None:
+    x = torch.randn(3, 8, 1, 1)
+    for layout in (x, x.contiguous(memory_format=torch.channels_last)):
+        torch.testing.assert_close(pool(layout), pool(x[..., 0].mT))
+
+
+@pytest.mark.parametrize("make", [TensorSketch, RandomMaclaurin, RandomProjection])
+def test_numbers_may_be_of_numpy(make: type[TensorSketch]) -> None:
+    pool = make(np.int64(6), np.int32(5), seed=np.int64(3))
+    assert type(pool.dim) is int
+    x = torch.randn(2, 4, 6)
+    assert torch.equal(pool(x), make(6, 5, seed=3)(x))
+
+
+@pytest.mark.parametrize("seed", [1.9, True, None, "0", 2**64])
+@pytest.mark.parametrize("make", [TensorSketch, RandomMaclaurin, RandomProjection])
+def test_seeds_are_integers(make: type[TensorSketch], seed: int) -> None:
+    with pytest.raises(ValueError, match=r"takes a seed of 64 bits, an integer, but got .*\nWrite seed=0"):
+        make(6, 5, seed=seed)

@@ -122,7 +122,7 @@ def test_fit_refuses_what_it_cannot_use() -> None:
     broken[3, 2] = torch.nan
     with pytest.raises(ValueError, match=r"PCABilinear\.fit takes finite descriptors but 1 of 60 hold NaN"):
         pool.fit(broken)
-    with pytest.raises(ValueError, match=r"PCABilinear.fit takes a feature map \(b, c=7, h, w\)"):
+    with pytest.raises(ValueError, match=r"PCABilinear\.fit takes descriptors as rows \(m, c=7\), .* but got \(60, 6\)"):
         pool.fit(samples(c=6))
     assert not pool.fitted
 

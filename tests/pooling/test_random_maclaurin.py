@@ -55,6 +55,7 @@ def test_blocks_of_rows_add_up(d: int) -> None:
         ({"w": torch.zeros(2, 5, 3)}, r"w as two matrices \(5, 2\) and \(5, 2\), but got shapes \[\(5, 3\), \(5, 3\)\]"),
         ({"w": torch.zeros(2, 4, 2)}, r"but got shapes \[\(4, 2\), \(4, 2\)\]"),
         ({"w": torch.ones(2, 5, 2, dtype=torch.int8)}, "floating-point projections but got torch.int8"),
+        ({"w": [[1.0]]}, r"w as a tensor, or two of them, but got list.\nPass `torch.as_tensor\(w\)`"),
         ({"plan": "fft"}, 'the plans "auto", "gram" and "direct" but got \'fft\''),
     ],
 )

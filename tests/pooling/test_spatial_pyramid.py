@@ -201,21 +201,26 @@ def test_any_sum_that_knows_its_dimension_is_welcome() -> None:
 def test_inputs_are_checked() -> None:
     pyramid, x = SpatialPyramid(FullBilinear((7, 4))), torch.zeros(2, 7, 5, 6)
     with pytest.raises(ValueError, match=r"takes a tensor but x is list.\nPass `torch.as_tensor\(x\)`"):
-        pyramid([1.0])
+        pyramid([1.0], x)
+    with pytest.raises(ValueError, match=r"takes weights as a tensor but got list.\nPass `torch.as_tensor\(weights\)`"):
+        pyramid(x, torch.zeros(2, 4, 5, 6), weights=[1.0])
+    # of the map that was passed, not of its cells
+    with pytest.raises(ValueError, match=r"but x is \(2, 5, 6, 7\).\nChannels come second in a map: pass `x.permute"):
+        SpatialPyramid(TensorSketch(7, 5))(torch.zeros(2, 5, 6, 7))
     with pytest.raises(
         ValueError, match=r"takes a feature map \(b, c, h, w\) but z is \(2, 30, 4\).*\nPass `z.mT.unflatten\(2, "
     ):
         pyramid(x, torch.zeros(2, 30, 4))
     with pytest.raises(ValueError, match=r"levels \(1, 2, 4\) takes maps of at least 4 × 4 .* x is \(2, 7, 3, 9\).\nLeave out"):
-        pyramid(torch.zeros(2, 7, 3, 9))
-    for shape in ((2, 4, 6, 5), (3, 4, 5, 6)):
-        with pytest.raises(ValueError, match=r"two maps .* but x is \(2, 7, 5, 6\) and z is .*\nResize one map"):
-            pyramid(x, torch.zeros(shape))
+        pyramid(torch.zeros(2, 7, 3, 9), torch.zeros(2, 4, 3, 9))
+    with pytest.raises(ValueError, match=r"SpatialPyramid takes two inputs over the same locations, .*\nResize one map"):
+        pyramid(x, torch.zeros(2, 4, 6, 5))
+    with pytest.raises(ValueError, match=r"SpatialPyramid takes two inputs over the same images, but x has b=2 and z b=3"):
+        pyramid(x, torch.zeros(3, 4, 5, 6))
     for shape in ((2, 30), (2, 6, 5), (2, 1, 5, 6)):
         with pytest.raises(ValueError, match=r"takes weights \(b, h, w\) = \(2, 5, 6\), .*\nPass `weights.reshape\(2, 5, 6\)`"):
             pyramid(x, torch.zeros(2, 4, 5, 6), weights=torch.zeros(shape))
-    # what the pool itself checks keeps its own words
-    with pytest.raises(ValueError, match=r"FullBilinear takes a feature map \(b, c=4, h, w\)"):
+    with pytest.raises(ValueError, match=r"SpatialPyramid takes a feature map \(b, c=4, h, w\)"):
         pyramid(x, torch.zeros(2, 5, 5, 6))
 
 

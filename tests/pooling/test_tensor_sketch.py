@@ -95,6 +95,10 @@ def test_both_plans_never_hold_a_number_for_each_location_and_bin() -> None:
         ({"bucket": torch.tensor([[1, 5], [0, 0]])}, r"buckets in \[0, 5\) but got 1 … 5.\n.*pass `bucket - 1`"),
         ({"bucket": torch.tensor([[0.0, 1.0], [0.0, 0.0]])}, "integer buckets but got torch.float32"),
         ({"bucket": torch.tensor([[0, 1, 2], [0, 0, 0]])}, "bucket as two rows of lengths 2 and 2"),
+        ({"bucket": [[0, 1], [0, 0]]}, r"bucket as a tensor, or two of them, but got list.\nPass `torch.as_tensor\(bucket\)`"),
+        ({"bucket": 3}, "bucket as a tensor, or two of them, but got int"),
+        ({"bucket": torch.ones(2, 2, dtype=torch.bool)}, "integer buckets but got torch.bool"),
+        ({"sign": [[1.0, 1.0], [1.0, 1.0]]}, "sign as a tensor, or two of them, but got list"),
         ({"sign": torch.tensor([[1, -1], [1, 1]])}, "floating-point signs but got torch.int64"),
         ({"sign": torch.ones(3, 2)}, "sign as two rows"),
         ({"plan": "direct"}, 'the plans "auto", "gram" and "fft" but got \'direct\''),
@@ -113,3 +117,23 @@ def test_bad_hashes_at_the_function() -> None:
         tensor_sketch(x, torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 2), 5)
     with pytest.raises(ValueError, match="output dimension d ≥ 1"):
         tensor_sketch(x, torch.zeros(2, 3, dtype=torch.long), sign, 0)
+
+
+def test_narrow_buckets_at_the_function() -> None:
+    x, bucket, sign = descriptors(c=3), torch.tensor([[0, 4, 4], [1, 3, 0]]), torch.ones(2, 3, dtype=torch.float64)
+    for plan in PLANS:
+        expected = tensor_sketch(x, bucket, sign, 5, plan=plan)
+        for dtype in (torch.uint8, torch.int8, torch.int32):
+            assert torch.equal(tensor_sketch(x, bucket.to(dtype), sign, 5, plan=plan), expected)
+            assert torch.equal(tensor_sketch_matrix(bucket.to(dtype), sign, 5), tensor_sketch_matrix(bucket, sign, 5))
+
+
+def test_weights_of_a_larger_layer_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"TensorSketch of d=8 takes buckets in \[0, 8\) but was given weights with 1\d"):
+        TensorSketch(20, 8).load_state_dict(TensorSketch(20, 16).state_dict())
+
+
+def test_what_is_drawn_is_where_the_rest_was_given() -> None:
+    with torch.device("meta"):
+        pool = TensorSketch(6, 8, sign=torch.ones(2, 6))
+    assert {each.device.type for each in pool.state_dict().values()} == {"meta"}

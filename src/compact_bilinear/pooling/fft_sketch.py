@@ -74,7 +74,7 @@ class _FFTSketch(torch.autograd.Function):
         right = x if z is None else z
         p = _correlated(g, right, h2, wide_s2, h1, ctx.d) if needed.p else None
         q = _correlated(g, x, h1, wide_s1, h2, ctx.d) if needed.q(one_input=z is None) else None
-        gradients = sketch_gradients(p, q, x, z, weights, wide_s1, wide_s2)
+        gradients = sketch_gradients(p, q, x, z, weights, wide_s1, wide_s2, needed)
         dx, dz, d_weights, d_s1, d_s2 = only_needed(gradients, inputs, needed)
         return dx, dz, d_weights, None, None, d_s1, d_s2, None
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .gram import gram
-from .locations import Locations, count_channels, read_channels, read_locations
+from .locations import Locations, read_channels, read_locations
 
 
 def full_bilinear(x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None, triangle: bool = False) -> Tensor:
@@ -28,8 +28,7 @@ def full_bilinear(x: Tensor, z: Tensor | None = None, *, weights: Tensor | None 
     >>> full_bilinear(torch.tensor([[[1.0, 2.0], [0.0, 3.0]]]))
     tensor([[ 1.,  2.,  2., 13.]])
     """
-    channels = count_channels(x), count_channels(x if z is None else z)
-    return _pooled(read_locations("full_bilinear", channels, x, z, weights), triangle)
+    return _pooled(read_locations("full_bilinear", (None, None), x, z, weights), triangle)
 
 
 def _pooled(seen: Locations, triangle: bool) -> Tensor:

@@ -54,16 +54,16 @@ class _Gram(torch.autograd.Function):
         dx = dz = dweights = None
         with full_precision(g):
             x, z, weights = _widened(x, z, weights)
-            scale = 1 if weights is None else weights.unsqueeze(1)
+            scale = None if weights is None else weights.unsqueeze(1)
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[2]:
                 product = g @ z if z is not None else _symmetric_product(g, x)
-                dx = product if weights is None else product * scale
+                dx = product if scale is None else product * scale
                 if ctx.needs_input_grad[2]:
                     dweights = (x * product).sum(1)
                     # x occurs on both sides of one Gram matrix, so that product holds it twice
                     dweights = dweights / 2 if z is None else dweights
             if z is not None and ctx.needs_input_grad[1]:
-                dz = g.mT @ (x * scale if weights is not None else x)
+                dz = _transposed_product(g, x if scale is None else x * scale)
         wanted = zip((dx, dz, dweights), dtypes, ctx.needs_input_grad, strict=True)
         dx, dz, dweights = (t.to(dtype) if t is not None and need else None for t, dtype, need in wanted)
         return dx, dz, dweights
@@ -71,8 +71,16 @@ class _Gram(torch.autograd.Function):
 
 def _symmetric_product(g: Tensor, x: Tensor) -> Tensor:
     """(G + Gᵀ) x. With few columns a second product costs less than to write and read the sum of two large matrices."""
-    c, n = x.shape[1:]
-    return torch.baddbmm(g.mT @ x, g, x) if 8 * n < c else (g + g.mT) @ x
+    return torch.baddbmm(_transposed_product(g, x), g, x) if _is_narrow(x) else (g + g.mT) @ x
+
+
+def _transposed_product(g: Tensor, x: Tensor) -> Tensor:
+    """Gᵀ x. With few columns the large matrix is read along its rows, and the small result is turned."""
+    return (x.mT @ g).mT if _is_narrow(x) else g.mT @ x
+
+
+def _is_narrow(x: Tensor) -> bool:
+    return 8 * x.shape[2] < x.shape[1]
 
 
 def _widened(x: Tensor, z: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:

@@ -57,7 +57,7 @@ class _GramSketch(torch.autograd.Function):
                 left = left * weights.to(dtype).unsqueeze(1)
             # h1 + h2 < 2d: taking it modulo d waits until the bins are full, and is then one addition
             y = left.new_zeros(x.shape[0], 2 * d)
-            for start, stop in _blocks(left):
+            for start, stop in _blocks(left.shape[1], left.device):
                 first = start if z is None else 0
                 rows = left[:, start:stop] @ right[:, first:].mT
                 y = _scatter(y, rows, h1[start:stop], h2[first:], s1[start:stop], s2[first:])
@@ -89,7 +89,7 @@ class _GramSketch(torch.autograd.Function):
             else:
                 p = _product(bins, h1, h2, signs[1], left if right is None else right) if needed.p else None
                 q = _product(bins, h2, h1, signs[0], left) if needed.q(one_input=z is None) else None
-                gradients = sketch_gradients(p, q, left, right, scale, *signs)
+                gradients = sketch_gradients(p, q, left, right, scale, *signs, needed)
         dx, dz, d_weights, d_s1, d_s2 = only_needed(gradients, (x, z, weights, s1, s2), needed)
         return dx, dz, d_weights, None, None, d_s1, d_s2, None
 
@@ -109,7 +109,7 @@ def _gather(bins: Tensor, own: Tensor, other: Tensor) -> Tensor:
 def _symmetric_product(bins: Tensor, h1: Tensor, h2: Tensor, s1: Tensor, s2: Tensor, x: Tensor) -> Tensor:
     """(G + Gᵀ) x, a block of rows of G at a time."""
     rows = []
-    for start, stop in _blocks(x):
+    for start, stop in _blocks(x.shape[1], x.device):
         block = slice(start, stop)
         table = _gather(bins, h1[block], h2) * (s1[block].unsqueeze(1) * s2)
         table = table + _gather(bins, h2[block], h1) * (s2[block].unsqueeze(1) * s1)
@@ -120,12 +120,11 @@ def _symmetric_product(bins: Tensor, h1: Tensor, h2: Tensor, s1: Tensor, s2: Ten
 def _product(bins: Tensor, own: Tensor, other: Tensor, other_sign: Tensor, v: Tensor) -> Tensor:
     """P of :func:`~compact_bilinear.pooling.hashes.sketch_gradients`, (b, len(own), n)."""
     v = v * other_sign.unsqueeze(1)
-    return torch.cat([_gather(bins, own[start:stop], other) @ v for start, stop in _blocks(own.unsqueeze(0))], dim=1)
+    return torch.cat([_gather(bins, own[start:stop], other) @ v for start, stop in _blocks(len(own), own.device)], dim=1)
 
 
-def _blocks(rows: Tensor) -> Iterator[tuple[int, int]]:
-    """Start and end of each block of axis 1: small enough for a CPU's caches, large enough to fill a GPU."""
-    c = rows.shape[1]
-    size = 128 if rows.device.type == "cpu" else 1024
+def _blocks(c: int, device: torch.device) -> Iterator[tuple[int, int]]:
+    """Start and end of each block of c rows: small enough for a CPU's caches, large enough to fill a GPU."""
+    size = 128 if device.type == "cpu" else 1024
     for start in range(0, c, size):
         yield start, min(start + size, c)

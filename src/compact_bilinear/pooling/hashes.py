@@ -50,7 +50,14 @@ class Needed(NamedTuple):
 
 
 def sketch_gradients(
-    p: Tensor | None, q: Tensor | None, x: Tensor, z: Tensor | None, weights: Tensor | None, s1: Tensor, s2: Tensor
+    p: Tensor | None,
+    q: Tensor | None,
+    x: Tensor,
+    z: Tensor | None,
+    weights: Tensor | None,
+    s1: Tensor,
+    s2: Tensor,
+    needed: Needed,
 ) -> tuple[Tensor | None, ...]:
     r"""Every gradient of a pooled Tensor Sketch from two tables.
 
@@ -72,19 +79,20 @@ def sketch_gradients(
         z: (b, c2, n), or None for ``x`` again.
         weights: (b, n), or None for ones.
         s1, s2: signs, (c,) and (c2,).
+        needed: which gradients to compute.
 
     Returns:
-        Gradients of x, z, weights, s1, s2, None where the table was not given.
+        Gradients of x, z, weights, s1, s2, None where not needed.
     """
     dx = dz = d_weights = d_s1 = d_s2 = None
     if p is not None:
         signed = p * s1.unsqueeze(1)
-        dx = _weighted(signed, weights)
-        d_weights = (x * signed).sum(1)
-        d_s1 = (_weighted(x, weights) * p).sum((0, 2))
+        dx = _weighted(signed, weights) if needed.x else None
+        d_weights = (x * signed).sum(1) if needed.weights else None
+        d_s1 = (_weighted(x, weights) * p).sum((0, 2)) if needed.s1 else None
     if q is not None:
-        dz = _weighted(q * s2.unsqueeze(1), weights)
-        d_s2 = (_weighted(x if z is None else z, weights) * q).sum((0, 2))
+        dz = _weighted(q * s2.unsqueeze(1), weights) if needed.z or (z is None and needed.x) else None
+        d_s2 = (_weighted(x if z is None else z, weights) * q).sum((0, 2)) if needed.s2 else None
     if z is None and dx is not None and dz is not None:
         dx, dz = dx + dz, None
     return dx, dz, d_weights, d_s1, d_s2

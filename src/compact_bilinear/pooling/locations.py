@@ -3,6 +3,7 @@
 Inside, nothing is checked again.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 from torch import Tensor
@@ -35,7 +36,7 @@ class Locations(NamedTuple):
 
 def read_locations(
     owner: str,
-    channels: tuple[int, int],
+    channels: tuple[int | None, int | None],
     x: Tensor,
     z: Tensor | None = None,
     weights: Tensor | None = None,
@@ -44,7 +45,7 @@ def read_locations(
 
     Args:
         owner: the name the user called, for messages.
-        channels: how many channels ``x`` and ``z`` must have.
+        channels: how many channels ``x`` and ``z`` must have; None for any number.
         x: feature map (b, c, h, w) or tokens (b, n, c).
         z: a second input over the same locations.
         weights: (b, h, w) or (b, n).
@@ -57,11 +58,17 @@ def read_locations(
     columns, grid = _columns(owner, "x", x, channels[0])
     other = None
     if z is not None:
-        other, _ = _columns(owner, "z", z, channels[1])
-        if other.shape[0] != columns.shape[0] or other.shape[2] != columns.shape[2]:
+        other, other_grid = _columns(owner, "z", z, channels[1])
+        if other.shape[0] != columns.shape[0]:
             raise ValueError(
-                f"{owner} takes two inputs over the same images and locations, but x has b={columns.shape[0]}, "
-                f"n={columns.shape[2]} and z has b={other.shape[0]}, n={other.shape[2]}.\n"
+                f"{owner} takes two inputs over the same images, but x has b={columns.shape[0]} and z b={other.shape[0]}.\n"
+                "Pass as many of each; `z.expand(b, ...)` repeats a single one."
+            )
+        grids_differ = grid is not None and other_grid is not None and grid != other_grid
+        if other.shape[2] != columns.shape[2] or grids_differ:
+            raise ValueError(
+                f"{owner} takes two inputs over the same locations, but x has {_count_locations(columns, grid)} and z has "
+                f"{_count_locations(other, other_grid)}.\n"
                 "Resize one map to the other's (h, w), or repeat a single vector over all locations with `z.expand(...)`."
             )
     if weights is not None:
@@ -71,8 +78,7 @@ def read_locations(
 
 def read_one_input(owner: str, channels: int | None, x: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """:func:`read_locations` for poolings of a single input, of any number of channels where that is None."""
-    c = count_channels(x) if channels is None else channels
-    seen = read_locations(owner, (c, c), x, None, weights)
+    seen = read_locations(owner, (channels, channels), x, None, weights)
     return seen.x, seen.weights
 
 
@@ -84,7 +90,7 @@ def read_channels(owner: str, channels: int | tuple[int, int]) -> tuple[int, int
             f"{owner} takes channels as a positive integer, or two of them, but got {channels!r}.\n"
             f"Write {owner}(512, ...), or {owner}((512, 256), ...) for two different inputs."
         )
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
 def read_single_channels(owner: str, channels: int) -> int:
@@ -94,7 +100,7 @@ def read_single_channels(owner: str, channels: int) -> int:
             f"{owner} takes channels as a positive integer, but got {channels!r}.\n"
             f"Write {owner}(512, ...): it pools one input, with one number of channels."
         )
-    return channels
+    return int(channels)
 
 
 def read_dim(owner: str, dim: int) -> int:
@@ -103,35 +109,53 @@ def read_dim(owner: str, dim: int) -> int:
         raise ValueError(
             f"{owner} takes an output dimension d ≥ 1, an integer, but got {dim!r}.\nUsual values are dim=2048 to dim=8192."
         )
-    return dim
+    return int(dim)
+
+
+def read_seed(owner: str, seed: int) -> int:
+    """``seed`` as given by the user."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"{owner} takes a seed of 64 bits, an integer, but got {seed!r}.\nWrite seed=0, or leave it out.")
+    return int(seed)
+
+
+def is_tensor_or_tensors(given: object) -> bool:
+    """Whether drawn numbers were given as one tensor or as several."""
+    if isinstance(given, Tensor):
+        return given.ndim > 0
+    return isinstance(given, (tuple, list)) and all(isinstance(each, Tensor) for each in given)
 
 
 def read_descriptors(owner: str, descriptors: Tensor, c: int) -> Tensor:
     """Samples to fit on, as rows (m, c): given as rows, as a map or as tokens."""
-    if isinstance(descriptors, Tensor) and descriptors.ndim == 2 and descriptors.shape[1] == c:
+    given_as_rows = isinstance(descriptors, Tensor) and descriptors.ndim == 2
+    if given_as_rows:
+        if descriptors.shape[1] != c:
+            came = tuple(descriptors.shape)
+            raise ValueError(
+                f"{owner}.fit takes descriptors as rows (m, c={c}), as a map or as tokens, but got {came}.\n"
+                f"It was built for {c} channels: build it for {came[1]}, or pass `descriptors.T` if they are columns."
+            )
         descriptors = descriptors[None]
     columns, _ = _columns(f"{owner}.fit", "descriptors", descriptors, c)
     rows = columns.mT.reshape(-1, c)
     if not bool(rows.isfinite().all()):
         raise ValueError(
             f"{owner}.fit takes finite descriptors but {int((~rows.isfinite()).any(1).sum())} of {len(rows)} hold NaN or inf.\n"
-            "Leave those images out: `descriptors[descriptors.isfinite().all(1)]`."
+            f"Leave those images out: `descriptors[descriptors.isfinite(){'' if given_as_rows else '.flatten(1)'}.all(1)]`."
         )
     return rows
 
 
-def count_channels(x: Tensor) -> int:
-    """How many channels a map or tokens have, for functions that are not told."""
-    if not isinstance(x, Tensor) or x.ndim not in (3, 4):
-        return 1  # whatever it says, the door refuses such an x
-    return x.shape[1] if x.ndim == 4 else x.shape[2]
-
-
 def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 1
 
 
-def _columns(owner: str, name: str, x: Tensor, c: int) -> tuple[Tensor, tuple[int, int] | None]:
+def _count_locations(columns: Tensor, grid: tuple[int, int] | None) -> str:
+    return f"n={columns.shape[2]}" if grid is None else f"(h, w) = {grid}"
+
+
+def _columns(owner: str, name: str, x: Tensor, c: int | None) -> tuple[Tensor, tuple[int, int] | None]:
     if not isinstance(x, Tensor):
         raise ValueError(
             f"{owner} takes a tensor but {name} is {type(x).__name__}.\nPass `torch.as_tensor({name})`, or a module's output."
@@ -141,9 +165,11 @@ def _columns(owner: str, name: str, x: Tensor, c: int) -> tuple[Tensor, tuple[in
             f"{owner} takes floating-point descriptors but {name} is {x.dtype}.\n"
             f"Pass `{name}.float()`, after the network's own scaling."
         )
-    if x.ndim == 4 and x.shape[1] == c:
-        return x.flatten(2), (x.shape[2], x.shape[3])
-    if x.ndim == 3 and x.shape[2] == c:
+    if x.ndim == 4 and (c is None or x.shape[1] == c):
+        grid = x.shape[2], x.shape[3]
+        # a single location as a column of a matrix: matrix products take the strides that flatten(2) gives the slow way
+        return x.flatten(1).unsqueeze(1).mT if grid == (1, 1) else x.flatten(2), grid
+    if x.ndim == 3 and (c is None or x.shape[2] == c):
         return x.mT, None
     if x.ndim == 4 and x.shape[3] == c:
         remedy = f"Channels come second in a map: pass `{name}.permute(0, 3, 1, 2)`."
@@ -158,14 +184,19 @@ def _columns(owner: str, name: str, x: Tensor, c: int) -> tuple[Tensor, tuple[in
         remedy = f"It was built for {c} channels: build it for {found}, or check which layer {name} comes from."
     else:
         remedy = f"Flatten the axes of {name} until it is a map or tokens."
+    wanted = "c" if c is None else f"c={c}"
     raise ValueError(
-        f"{owner} takes a feature map (b, c={c}, h, w) or tokens (b, n, c={c}) but {name} is {tuple(x.shape)}.\n{remedy}"
+        f"{owner} takes a feature map (b, {wanted}, h, w) or tokens (b, n, {wanted}) but {name} is {tuple(x.shape)}.\n{remedy}"
     )
 
 
 def _flat_weights(owner: str, weights: Tensor, columns: Tensor, grid: tuple[int, int] | None) -> Tensor:
     b, n = columns.shape[0], columns.shape[2]
     expected = (b, n) if grid is None else (b, *grid)
+    if not isinstance(weights, Tensor):
+        raise ValueError(
+            f"{owner} takes weights as a tensor but got {type(weights).__name__}.\nPass `torch.as_tensor(weights)`."
+        )
     if weights.shape != expected:
         letters = "(b, n)" if grid is None else "(b, h, w)"
         raise ValueError(

@@ -118,9 +118,10 @@ class PCABilinear(nn.Module):
         """PCA of descriptors (m, c), or of all those in maps (b, c, h, w) or tokens (b, n, c); computed in float64."""
         rows = read_descriptors("PCABilinear", descriptors, self.channels)
         if len(rows) < self.components:
+            fewer = f", or write PCABilinear({self.channels}, dim={len(rows) ** 2})" if len(rows) else ""
             raise ValueError(
                 f"PCABilinear.fit takes at least k={self.components} descriptors, one a component, but got {len(rows)}.\n"
-                f"Pass the descriptors of more images, or write PCABilinear({self.channels}, dim={len(rows) ** 2})."
+                f"Pass the descriptors of more images{fewer}."
             )
         projection, bias = principal_components(rows, self.components)
         self.projection.copy_(projection)
@@ -165,6 +166,11 @@ def _check_projection(
         raise ValueError(
             f"{owner} takes projection and bias together, but got one of them.\n"
             "Pass bias=-projection @ mean to centre the descriptors, or zeros not to."
+        )
+    if not (isinstance(projection, Tensor) and isinstance(bias, Tensor)):
+        raise ValueError(
+            f"{owner} takes projection and bias as tensors, but got {type(projection).__name__} and {type(bias).__name__}.\n"
+            "Pass `torch.as_tensor(projection)` and `torch.as_tensor(bias)`."
         )
     fits = projection.ndim == 2 and bias.shape == projection.shape[:1] and shape in (None, tuple(projection.shape))
     if not fits:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..precision import accumulation_dtype, full_precision
 from .gram import gram
-from .locations import Locations, read_channels, read_dim, read_locations
+from .locations import Locations, is_tensor_or_tensors, read_channels, read_dim, read_locations, read_seed
 from .plan import RANDOM_MACLAURIN, Shape, choose, explain, random_maclaurin_costs, read_plan, refuse_plan
 
 # rows of W taken at a time: W₁B of all of them would be c/n times as large as the (b, n, d) tensor that "gram" avoids
@@ -153,14 +153,14 @@ class RandomMaclaurin(nn.Module):
         super().__init__()
         self.channels = read_channels("RandomMaclaurin", channels)
         self.dim = read_dim("RandomMaclaurin", dim)
-        self.seed = seed
+        self.seed = read_seed("RandomMaclaurin", seed)
         self.plan = read_plan("RandomMaclaurin", plan, RANDOM_MACLAURIN)
         if w is None:
             # on the CPU whatever the default device is: the numbers are the same everywhere
-            draw = torch.Generator("cpu").manual_seed(seed)
-            drawn = [torch.randint(2, (dim, c), generator=draw, device="cpu") * 2.0 - 1.0 for c in self.channels]
+            draw = torch.Generator("cpu").manual_seed(self.seed)
+            drawn = [torch.randint(2, (self.dim, c), generator=draw, device="cpu") * 2.0 - 1.0 for c in self.channels]
         given = drawn if w is None else w
-        _check_projections("RandomMaclaurin", given, self.channels, dim)
+        _check_projections("RandomMaclaurin", given, self.channels, self.dim)
         width = max(self.channels)
         projections = torch.stack([nn.functional.pad(each.detach(), (0, width - each.shape[1])) for each in given])
         if learnable:
@@ -203,6 +203,10 @@ class RandomMaclaurin(nn.Module):
 def _check_projections(
     owner: str, w: Tensor | Sequence[Tensor], channels: tuple[int, int] | None = None, d: int | None = None
 ) -> None:
+    if not is_tensor_or_tensors(w):
+        raise ValueError(
+            f"{owner} takes w as a tensor, or two of them, but got {type(w).__name__}.\nPass `torch.as_tensor(w)`."
+        )
     shapes = [tuple(each.shape) for each in w]
     two_matrices = len(shapes) == 2 and all(len(shape) == 2 for shape in shapes) and shapes[0][0] == shapes[1][0]
     if not two_matrices or (channels is not None and shapes != [(d, c) for c in channels]):
@@ -212,4 +216,4 @@ def _check_projections(
             "Pass w=(first, second), a tensor each, or one tensor (2, d, c)."
         )
     if not all(each.is_floating_point() for each in w):
-        raise ValueError(f"{owner} takes floating-point projections but got {w[0].dtype}.\nPass `w.float()`.")
+        raise ValueError(f"{owner} takes floating-point projections but got {w[0].dtype} and {w[1].dtype}.\nPass `w.float()`.")

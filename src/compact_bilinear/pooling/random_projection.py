@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..precision import full_precision
 from .gram import gram
-from .locations import read_dim, read_one_input, read_single_channels
+from .locations import read_dim, read_one_input, read_seed, read_single_channels
 
 # numbers of the dense matrix drawn at a time; another value draws another matrix
 DRAWN = 2**24
@@ -131,18 +131,19 @@ class RandomProjection(nn.Module):
         super().__init__()
         self.channels = read_single_channels("RandomProjection", channels)
         self.dim = read_dim("RandomProjection", dim)
-        self.seed = seed
+        self.seed = read_seed("RandomProjection", seed)
         self.sparse = sparse
-        # on the CPU whatever the default device is: the numbers are the same everywhere
+        # on the CPU whatever the default device is: the same numbers everywhere, of a dense matrix to rounding and for one
+        # release of torch, which may draw normal numbers in another way in the next
         if sparse:
-            draw = torch.Generator(device="cpu").manual_seed(seed)
+            draw = torch.Generator(device="cpu").manual_seed(self.seed)
             shape = (self.dim, self.channels)
             column = torch.randint(self.channels, shape, generator=draw, dtype=torch.int32, device="cpu")
             sign = torch.randint(2, shape, generator=draw, dtype=torch.int8, device="cpu") * 2 - 1
             self.register_buffer("column", column)
             self.register_buffer("sign", sign)
         else:
-            self.register_buffer("key", torch.tensor(seed, device="cpu"))
+            self.register_buffer("key", torch.tensor(self.seed, dtype=torch.int64, device="cpu"))
         # holds nothing: it only follows .to() and .double(), so that matrix() knows where to be and in what precision
         self.register_buffer("_like", torch.empty(0), persistent=False)
         self.to(torch.get_default_device())

@@ -8,6 +8,8 @@ from math import lcm
 import torch
 from torch import Tensor, nn
 
+from .locations import read_locations
+
 
 class SpatialPyramid(nn.Module):
     r"""A pooling applied to each cell of several grids over the map: (b, c, h, w) → (b, Σ ℓ²·pool.dim).
@@ -75,33 +77,19 @@ class SpatialPyramid(nn.Module):
 
     def _check(self, x: Tensor, z: Tensor | None, weights: Tensor | None) -> None:
         for name, each in (("x", x), ("z", z)):
-            if each is None:
-                continue
-            if not isinstance(each, Tensor):
-                raise ValueError(
-                    f"SpatialPyramid takes a tensor but {name} is {type(each).__name__}.\nPass `torch.as_tensor({name})`."
-                )
-            if each.ndim != 4:
+            if isinstance(each, Tensor) and each.ndim == 3:
                 raise ValueError(
                     f"SpatialPyramid takes a feature map (b, c, h, w) but {name} is {tuple(each.shape)}: "
                     f"tokens do not say where they lie.\nPass `{name}.mT.unflatten(2, (h, w))`, without a class token."
                 )
+        # here, not in the pool, which sees cells: of shapes that nobody has passed
+        channels = getattr(self.pool, "channels", None)
+        read_locations("SpatialPyramid", channels if isinstance(channels, tuple) else (channels, channels), x, z, weights)
         h, w = x.shape[2:]
         if min(h, w) < self.grid:
             raise ValueError(
                 f"SpatialPyramid with levels {self.levels} takes maps of at least {self.grid} × {self.grid} locations but x is "
                 f"{tuple(x.shape)}.\nLeave out a level, or pass larger images."
-            )
-        if z is not None and (z.shape[0], *z.shape[2:]) != (x.shape[0], h, w):
-            raise ValueError(
-                f"SpatialPyramid takes two maps over the same images and locations, but x is {tuple(x.shape)} and z is "
-                f"{tuple(z.shape)}.\nResize one map to the other's (h, w)."
-            )
-        if weights is not None and weights.shape != (x.shape[0], h, w):
-            raise ValueError(
-                f"SpatialPyramid takes weights (b, h, w) = {(x.shape[0], h, w)}, one number a location, but got "
-                f"{tuple(weights.shape)}.\n"
-                f"Pass `weights.reshape{(x.shape[0], h, w)}` if the order of the locations is the same."
             )
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ added up first, in one matrix product, and B be sketched once.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.fft import irfft
 from .fft_sketch import fft_sketch, spectra
 from .gram_sketch import gram_sketch
 from .hashes import Hashes
-from .locations import Locations, read_channels, read_dim, read_locations
+from .locations import Locations, is_tensor_or_tensors, read_channels, read_dim, read_locations, read_seed
 from .plan import TENSOR_SKETCH, Shape, choose, explain, read_plan, refuse_plan, tensor_sketch_costs
 
 
@@ -60,19 +61,23 @@ def tensor_sketch(
     read_plan("tensor_sketch", plan, TENSOR_SKETCH)
     _check_hashes("tensor_sketch", bucket, sign)
     seen = read_locations("tensor_sketch", (len(bucket[0]), len(bucket[1])), x, z, weights)
-    return _pooled(seen, Hashes(bucket[0], bucket[1], sign[0], sign[1]), d, plan)
+    return _pooled(seen, Hashes(bucket[0].long(), bucket[1].long(), sign[0], sign[1]), d, plan)
 
 
 def _pooled(seen: Locations, hashes: Hashes, d: int, plan: str) -> Tensor:
-    # without an image the plans agree, and FFT libraries refuse to transform nothing
-    if choose(plan, tensor_sketch_costs, Shape.of(seen, d)) == "gram" or seen.x.shape[0] == 0:
+    if choose(plan, tensor_sketch_costs, Shape.of(seen, d)) == "gram" or _is_empty(seen):
         return gram_sketch(seen.x, seen.z, seen.weights, hashes, d)
     return fft_sketch(seen.x, seen.z, seen.weights, hashes, d)
 
 
+def _is_empty(seen: Locations) -> bool:
+    # without an image or a location the plans agree, and FFT libraries refuse to transform nothing
+    return seen.x.shape[0] == 0 or seen.x.shape[2] == 0
+
+
 def tensor_sketch_matrix(bucket: Tensor | Sequence[Tensor], sign: Tensor | Sequence[Tensor], d: int) -> Tensor:
     """The definition written out: P (d, c·c2) with ``tensor_sketch(x) == vec(B(x)) @ P.T``."""
-    row = ((bucket[0].unsqueeze(1) + bucket[1]) % d).flatten()
+    row = ((bucket[0].long().unsqueeze(1) + bucket[1]) % d).flatten()
     value = (sign[0].unsqueeze(1) * sign[1]).flatten()
     column = torch.arange(len(row), device=row.device)
     return value.new_zeros(d, len(row)).index_put((row, column), value)
@@ -90,7 +95,8 @@ class TensorSketch(nn.Module):
         plan: "gram", "fft" or "auto". :meth:`explain` says what "auto" takes for an input, and why. For ONNX take "gram", or d
             a power of two: at other lengths onnxruntime's Fourier transform keeps three or four digits.
 
-    ``bucket`` and ``sign`` are (2, c). With two different inputs the row of the narrower one is filled up with zeros.
+    ``bucket`` and ``sign`` are (2, c). With two different inputs the row of the narrower one is filled up with zeros. Load them
+    into a layer of the same channels and dim: into one of a larger dim they fit as well, and leave its last bins empty.
 
     >>> TensorSketch(512, 8192)(torch.zeros(2, 512, 7, 7)).shape
     torch.Size([2, 8192])
@@ -114,22 +120,23 @@ class TensorSketch(nn.Module):
         super().__init__()
         self.channels = read_channels("TensorSketch", channels)
         self.dim = read_dim("TensorSketch", dim)
-        self.seed = seed
+        self.seed = read_seed("TensorSketch", seed)
         self.plan = read_plan("TensorSketch", plan, TENSOR_SKETCH)
         # on the CPU whatever the default device is: the numbers are the same everywhere
-        draw = torch.Generator("cpu").manual_seed(seed)
-        drawn_bucket = [torch.randint(dim, (c,), generator=draw, device="cpu") for c in self.channels]
+        draw = torch.Generator("cpu").manual_seed(self.seed)
+        drawn_bucket = [torch.randint(self.dim, (c,), generator=draw, device="cpu") for c in self.channels]
         drawn_sign = [torch.randint(2, (c,), generator=draw, device="cpu") * 2.0 - 1.0 for c in self.channels]
         buckets, signs = bucket if bucket is not None else drawn_bucket, sign if sign is not None else drawn_sign
-        _check_hashes("TensorSketch", buckets, signs, self.channels, dim)
+        _check_hashes("TensorSketch", buckets, signs, self.channels, self.dim)
         self.register_buffer("bucket", nn.utils.rnn.pad_sequence(list(buckets), batch_first=True).long())
         padded = nn.utils.rnn.pad_sequence([each.detach() for each in signs], batch_first=True)
         if learnable:
             self.sign = nn.Parameter(padded)
         else:
             self.register_buffer("sign", padded)
-        if bucket is None and sign is None:
-            self.to(torch.get_default_device())
+        given = next((each for each in (bucket, sign) if each is not None), None)
+        self.to(torch.get_default_device() if given is None else given[0].device)
+        self.register_load_state_dict_post_hook(_check_loaded)
 
     def forward(self, x: Tensor, z: Tensor | None = None, *, weights: Tensor | None = None) -> Tensor:
         return _pooled(read_locations("TensorSketch", self.channels, x, z, weights), self._hashes(), self.dim, self.plan)
@@ -140,6 +147,8 @@ class TensorSketch(nn.Module):
         seen = read_locations("TensorSketch", self.channels, x, z)
         h1, h2, s1, s2 = self._hashes()
         x, z = seen.widened()
+        if _is_empty(seen):
+            return seen.restore(x.new_zeros(x.shape[0], self.dim, x.shape[2]) + 0 * x.sum())
         product = spectra(x, h1, s1, self.dim) * spectra(z, h2, s2, self.dim)
         return seen.restore(irfft(product, n=self.dim).mT)
 
@@ -161,6 +170,18 @@ class TensorSketch(nn.Module):
         return f"channels={self.channels}, dim={self.dim}, learnable={isinstance(self.sign, nn.Parameter)}, plan={self.plan!r}"
 
 
+def _check_loaded(pool: TensorSketch, _: Any) -> None:
+    # once, when weights arrive: a bucket beyond d would end in an index error, on a GPU in one that stops the process
+    if pool.bucket.device.type == "meta":
+        return
+    largest = int(pool.bucket.max())
+    if largest >= pool.dim:
+        raise ValueError(
+            f"TensorSketch of d={pool.dim} takes buckets in [0, {pool.dim}) but was given weights with {largest}.\n"
+            "Build it with the channels and the dim of the layer that was saved."
+        )
+
+
 def _check_hashes(
     owner: str,
     bucket: Tensor | Sequence[Tensor],
@@ -170,6 +191,11 @@ def _check_hashes(
 ) -> None:
     """Shapes and types; and the numbers themselves where ``d`` is given, which a layer does once and a function never."""
     for name, pair in (("bucket", bucket), ("sign", sign)):
+        if not is_tensor_or_tensors(pair):
+            raise ValueError(
+                f"{owner} takes {name} as a tensor, or two of them, but got {type(pair).__name__}.\n"
+                f"Pass `torch.as_tensor({name})`."
+            )
         lengths = [tuple(row.shape) for row in pair]
         expected = [(c,) for c in channels] if channels else [(len(row),) for row in bucket]
         if len(lengths) != 2 or lengths != expected:
@@ -179,9 +205,9 @@ def _check_hashes(
                 f"Pass {name}=(first, second), a tensor each, or one tensor (2, c)."
             )
     for row in bucket:
-        if row.is_floating_point() or row.is_complex():
+        if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool:
             raise ValueError(f"{owner} takes integer buckets but got {row.dtype}.\nPass `bucket.long()`.")
-        if d is not None and not (int(row.min()) >= 0 and int(row.max()) < d):
+        if d is not None and row.device.type != "meta" and not (int(row.min()) >= 0 and int(row.max()) < d):
             raise ValueError(
                 f"{owner} takes buckets in [0, {d}) but got {int(row.min())} … {int(row.max())}.\n"
                 "If they are counted from 1, as in the paper, pass `bucket - 1`."
