@@ -1,4 +1,4 @@
-"""The tables of the READMEs, made from the committed records in ``benchmarks/results``: nobody types a number.
+"""The tables of the READMEs, made from the committed records in ``benchmarks`` and ``experiments``: nobody types a number.
 
     python benchmarks/tables.py            write them anew
     python benchmarks/tables.py --check    fail if what is written differs from the records
@@ -17,16 +17,16 @@ from typing import Any
 from pooling import FFT, FLOOR, FULL, PLAIN_MACLAURIN
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "README.md")
+PAGES = tuple(ROOT / page for page in ("README.md", "benchmarks/README.md", "src/compact_bilinear/descriptors/tiny.md"))
 REFERENCE = {"b": 8, "c": 512, "h": 28, "w": 28, "d": 8192}
 SKETCH, MACLAURIN = "TensorSketch(plan='gram')", "RandomMaclaurin(plan='gram')"
 
 Record = dict[str, Any]
 
 
-def read(name: str) -> list[Record]:
+def read(name: str, folder: str = "benchmarks") -> list[Record]:
     """The records of one run."""
-    lines = (ROOT / "benchmarks" / "results" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / folder / "results" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -112,6 +112,15 @@ def normalization() -> str:
     return "\n".join(lines)
 
 
+def tiny_on_materials() -> str:
+    """How good the small trunk is that ships with the package."""
+    rows = [
+        f"| {record['backbone']} | {record['weights']} | {record['error']:.1f} ± {record['spread']:.1f} |"
+        for record in read("tiny_on_materials", "experiments")
+    ]
+    return "\n".join(["| backbone | weights | error % |", "|---|---|--:|", *rows])
+
+
 def machine() -> str:
     """Where the records were made."""
     record = read("pooling-cpu")[0]
@@ -141,7 +150,7 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
     return "×".join(str(keys[letter]) for letter in "bchw")
 
 
-TABLES = {made.__name__: made for made in (headline, speed, shapes, targets, plans, normalization, machine)}
+TABLES = {made.__name__: made for made in (headline, speed, shapes, targets, plans, normalization, tiny_on_materials, machine)}
 
 
 def fill(page: str) -> str:

@@ -219,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--teacher", type=Path, required=True, help="weights of VGG-16, its convolutions at least")
     parser.add_argument("--out", type=Path, required=True, help="folder for the log, the checkpoint and the result")
-    parser.add_argument("--steps", type=int, default=2400)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=32, help="images a step")
     parser.add_argument("--side", type=int, default=112, help="pixels; a multiple of 16")
     parser.add_argument("--lr", type=float, default=2e-3)

@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 from compact_bilinear import TensorSketch, signed_sqrt_l2
 from compact_bilinear.descriptors import TINY, VGG, VGG_D, VGG_M, load_backbone
 from compact_bilinear.descriptors import weights as weights_module
+from compact_bilinear.descriptors.tiny import WEIGHTS
 
 SHARED = Path(__file__).parents[3] / "shared"
 REAL = SHARED / "weights" / "vgg16-conv-fp16.safetensors"
@@ -90,3 +91,15 @@ def test_the_fully_connected_layers_are_not_among_the_real_weights(vgg16: VGG) -
         ValueError, match=r"vgg16-conv-fp16.safetensors lacks them.\nTake a file that has them: vgg16-397923af.pth"
     ):
         load_backbone("vgg16", REAL, tap="fc7")
+
+
+def test_the_trunk_that_ships_is_small_and_works_offline() -> None:
+    assert WEIGHTS.stat().st_size <= 4e6
+    backbone = load_backbone("tiny")
+    draw = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (2, 3, 64, 48), generator=draw, dtype=torch.uint8)
+    maps = backbone(images)
+    assert maps.shape == (2, 192, 8, 6)
+    assert maps.isfinite().all()
+    # trained, so that images differ: channels are neither dead nor all alike
+    assert (maps.flatten(2).std(2) > 0).float().mean() > 0.5
