@@ -92,9 +92,11 @@ class _SignedSqrtL2(torch.autograd.Function):
                 along = torch.linalg.vecdot(wide_g, wide_f).unsqueeze(-1)
                 across = torch.addcmul(wide_g, wide_f, along, value=-1)
                 if ctx.damping is None:
-                    steepness = wide_f.abs().clamp_min_(ctx.eps).mul_(2 * _never_zero(total))
+                    scale = 2 * total
                     # above the smallest numbers by as much as gradients need to stay below the largest
-                    steepness.clamp_min_(torch.finfo(total.dtype).tiny ** 0.8)
+                    least = (ctx.eps * scale).clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
+                    least = torch.where(total == 0, torch.inf, least)
+                    steepness = wide_f.abs().mul_(scale).clamp_min_(least)
                 else:
                     norm = total.sqrt()
                     steepness = (wide_f.abs() * norm).add_(ctx.damping).mul_(2 * (_never_zero(norm) + 1e-10))
