@@ -1,5 +1,6 @@
 """The command line itself: verbs, help, exit codes, and how long it takes to say so."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,41 @@ def test_flags_reach_the_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr("compact_bilinear.recipes.fetch.run", lambda config: config)
     assert cli.main(["fetch", "cub", "--to", "data"]) == 0
     assert capsys.readouterr().out.startswith("Fetch(data='cub', to=")
+
+
+def test_ctrl_c_says_what_a_shell_reads_back(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compact_bilinear.recipes.extract.run", run)
+    assert cli.main(["extract", "my photos", "--out", "x"]) == 130
+    assert capsys.readouterr().err.endswith(": cbp extract 'my photos' --out x\n")
+
+
+def test_without_tyro_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.delitem(sys.modules, "compact_bilinear.recipes.extract", raising=False)
+    assert cli.main(["extract", "photos", "--out", "x"]) == 2
+    assert capsys.readouterr().err.endswith('\nWrite `pip install "compact-bilinear[road]"`.\n')
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break otherwise there")
+@pytest.mark.parametrize("arguments", [["--help"], ["fetch", "--help"]])
+def test_a_reader_that_has_read_enough(arguments: list[str]) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "compact_bilinear", *arguments]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_letters_that_a_terminal_lacks() -> None:
+    command = [sys.executable, "-m", "compact_bilinear", "extract", "--help"]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2082" in done.stdout
 
 
 HELP = """

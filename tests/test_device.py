@@ -32,6 +32,15 @@ def test_each_process_takes_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
         assert choose_precision("auto", torch.device("cuda")) == expected
 
 
+def test_devices_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"but got 'meta'.\nWrite cpu, cuda or auto"):
+        find_device("meta", Processes())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"cuda:0 to cuda:1, but got 'cuda:2'.\nWrite cuda, or one of them"):
+        find_device("cuda:2", Processes())
+
+
 def test_deterministic_algorithms_are_as_before_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     memory = torch.utils.deterministic

@@ -20,7 +20,6 @@ where the last checkpoint was. ``OUT/log.jsonl`` gets a line every few steps, ``
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Iterator
 from math import cos, pi
@@ -36,6 +35,7 @@ from torch.utils.data import DataLoader, Dataset
 from compact_bilinear import signed_sqrt_l2
 from compact_bilinear.descriptors import TINY, VGG, VGG_D, load_vgg
 from compact_bilinear.pooling import full_bilinear
+from compact_bilinear.whole_file import WholeFile
 from procedural import procedural_image
 
 # numbers that float16 holds exactly
@@ -150,16 +150,6 @@ def learning_rate(step: int, steps: int, highest: float) -> float:
     return highest * min((step + 1) / (0.05 * steps + 1), 0.5 + 0.5 * cos(pi * step / steps))
 
 
-def write_whole(path: Path, state: dict[str, Any]) -> None:
-    """A checkpoint is there or is not; half a one never is."""
-    beside = path.with_suffix(".part")
-    with beside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
 def batches(settings: dict[str, Any], start: int, stop: int, seed: int) -> DataLoader[Tensor]:
     """Steps ``start`` to ``stop`` of the endless set ``seed``."""
     b = settings["batch"]
@@ -210,7 +200,8 @@ def train(settings: dict[str, Any], teacher: Teacher, out: Path) -> Student:
             sums.zero_()
         if done % settings["keep"] == 0 or done == steps:
             state = {"student": student.state_dict(), "optimizer": optimizer.state_dict(), "step": done}
-            write_whole(checkpoint, state | {"settings": settings})
+            with WholeFile(checkpoint) as part:
+                torch.save(state | {"settings": settings}, part)
     return student
 
 

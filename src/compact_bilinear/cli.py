@@ -4,6 +4,8 @@ Exit codes: 0 done; 1 it failed on the way (the disk, the network); 2 it was ask
 Ctrl-C. After 1 and 130 the same command goes on where it stopped.
 """
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,6 +30,21 @@ cbp VERB --help says what may be written after it, with an example. For instance
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb, and return the exit code."""
+    if sys.stdout is None:  # it was closed: print() knows, and nothing here is to be flushed
+        return _main(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who read, as `head` does, has read enough; what is left goes nowhere, or Python would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [each for each in given if each != "--debug"]
@@ -40,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = _run(given[0], given[1:])
     except KeyboardInterrupt:
-        print(f"\nStopped. The same command goes on from here: cbp {' '.join(given)}", file=sys.stderr)
+        print(f"\nStopped. The same command goes on from here: {shlex.join(['cbp', *given])}", file=sys.stderr)
         return 130
     except (ValueError, FileNotFoundError, ImportError) as fault:  # it was asked for what cannot be
         return _explain(fault, 2, debug)
@@ -52,10 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, given: Sequence[str]) -> object:
-    import tyro
+    try:
+        import tyro
+    except ImportError as absent:
+        raise ImportError(
+            'cbp reads its flags with tyro, which cannot be imported.\nWrite `pip install "compact-bilinear[road]"`.'
+        ) from absent
 
     recipe: Any = import_module(f".recipes.{verb}", __package__)
-    config = tyro.cli(getattr(recipe, VERBS[verb][0]), args=given, prog=f"cbp {verb}", config=(tyro.conf.FlagCreatePairsOff,))
+    try:
+        config = tyro.cli(
+            getattr(recipe, VERBS[verb][0]), args=given, prog=f"cbp {verb}", config=(tyro.conf.FlagCreatePairsOff,)
+        )
+    except BrokenPipeError:  # nobody reads the help any more, which is no failure as one of a recipe's pipes would be
+        raise SystemExit(0) from None
     result: object = recipe.run(config)
     return result
 

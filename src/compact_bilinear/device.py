@@ -29,11 +29,16 @@ def find_device(name: str, processes: Processes) -> torch.device:
         device = torch.device(name)
     except RuntimeError as fault:
         raise ValueError(f"There is no device {name!r}.\nWrite cpu, cuda or auto.") from fault
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"Features are computed on a CPU or with CUDA, but got {name!r}.\nWrite cpu, cuda or auto.")
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError("The device cuda was asked for, but torch finds no GPU.\nWrite cpu or auto, or mend the driver.")
+        count = torch.cuda.device_count()
+        if device.index is not None and device.index >= count:
+            raise ValueError(f"The GPUs are cuda:0 to cuda:{count - 1}, but got {name!r}.\nWrite cuda, or one of them.")
         if device.index is None:
-            device = torch.device("cuda", processes.local_rank % torch.cuda.device_count())
+            device = torch.device("cuda", processes.local_rank % count)
         torch.cuda.set_device(device)
     return device
 

@@ -30,6 +30,10 @@ class DownloadError(OSError):
     """A file could not be had; the message says why, what to download by hand, and where to put it."""
 
 
+class NoConnectionError(DownloadError):
+    """Nobody answered: what else is missing cannot be had either."""
+
+
 class _Promise(NamedTuple):
     """What the file must turn out to be; None is not checked."""
 
@@ -106,7 +110,8 @@ def download(
     except DownloadError:
         raise
     except (OSError, http.client.HTTPException) as failure:
-        raise DownloadError(
+        unanswered = isinstance(failure, urllib.error.URLError) and not isinstance(failure, urllib.error.HTTPError)
+        raise (NoConnectionError if unanswered or isinstance(failure, TimeoutError) else DownloadError)(
             f"Could not download {url}: {_in_words(failure)}.\n"
             f"Run it again, or download the file by hand{promise} and put it at {to}."
         ) from failure

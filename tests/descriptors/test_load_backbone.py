@@ -45,6 +45,11 @@ def test_weights_are_found_by_the_name_of_the_architecture(monkeypatch: pytest.M
     assert asked == ["vgg16-397923af.pth", "vgg16-397923af.pth", "imagenet-vgg-m.mat", "imagenet-vgg-verydeep-16.mat"]
 
 
+def test_a_file_for_tiny_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError, match=r"^There is no file nofile with weights for tiny.\nCheck the path.$"):
+        load_backbone("tiny", "nofile")
+
+
 def test_unknown_names_list_the_known_ones() -> None:
     for name in ("vgg19", "timm:", "", "Tiny"):
         with pytest.raises(ValueError, match=rf"no backbone '{name}'.\nKnown are vgg16, vgg-d, vgg-m, tiny and timm:<name>"):

@@ -109,6 +109,5 @@ def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path, expected: dict[str, b
     slow.add([2], row)
     slow.add([3], row)
     slow.add([4], row)
-    with pytest.raises(OSError, match="No such file or directory"):
-        slow.finish()
+    slow.finish()  # its file was swept, and the other's is there
     assert contents(tmp_path / "store") == expected

@@ -1,5 +1,6 @@
 """What was written is what is read, by our reader and by those of others; and what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -146,9 +147,9 @@ def test_complete_means_all_shards(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_changed_setting_is_refused_with_the_difference(tmp_path: Path, changed: dict, told: str, complete: bool) -> None:
-    first = begin(tmp_path)
-    if complete:
-        fill(first)
+    fill(begin(tmp_path))
+    if not complete:
+        (tmp_path / "shard-00003-of-00005.parquet").unlink()
     before = contents(tmp_path)
     with pytest.raises(ValueError, match=rf"made otherwise; changed are {told}") as refused:
         begin(tmp_path, **changed)
@@ -157,7 +158,7 @@ def test_a_changed_setting_is_refused_with_the_difference(tmp_path: Path, change
 
 
 def test_another_split_or_class_is_a_change(tmp_path: Path) -> None:
-    begin(tmp_path)
+    fill(begin(tmp_path))
     images = items()
     images.splits = ("train",) * COUNT
     with pytest.raises(ValueError, match=r"items sha256"):
@@ -166,6 +167,45 @@ def test_another_split_or_class_is_a_change(tmp_path: Path) -> None:
     images.classes = ("crow", "wren", "owl", "tit")
     with pytest.raises(ValueError, match=r"classes: 3 names → 4 names"):
         begin(tmp_path, items=images)
+
+
+def test_settings_may_change_as_long_as_there_are_no_shards(tmp_path: Path) -> None:
+    changed = {"settings": {"backbone": "vgg16", "batch": 4}}
+    early = begin(tmp_path)
+    of_early = [tmp_path / name for name in ("_fitted.safetensors", ".maps", "_broken-00000-of-00005.jsonl")]
+    of_early[0].touch()
+    of_early[1].mkdir()
+    of_early[2].touch()
+    begin(tmp_path)
+    assert all(each.exists() for each in of_early), "the same settings"
+    late = begin(tmp_path, **changed)
+    assert list(contents(tmp_path)) == [MANIFEST]
+    with pytest.raises(ValueError, match=r"made otherwise; changed are batch: 4 → 2"):
+        fill(early)  # it still runs, and must not mix in
+    assert list(contents(tmp_path)) == [MANIFEST]
+    fill(late)
+    assert len(FeatureStore(tmp_path)) == len(GOOD)
+
+
+def test_others_wait_for_the_manifest_of_the_same_settings(tmp_path: Path) -> None:
+    begin(tmp_path)
+    said = []
+
+    def wait(until: Callable[[], bool]) -> None:
+        said.append(until())
+        begin(tmp_path, shard_size=4)
+        said.append(until())
+
+    begin(tmp_path, shard_size=4, wait=wait)
+    assert said == [False, True]
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    store = begin(tmp_path)
+    fill(store)
+    (tmp_path / "shard-00001-of-00005.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(ValueError, match=r"shard-00001-of-00005.parquet is damaged: .*\nRemove it, and run the same"):
+        store.complete()
 
 
 def test_the_same_again_changes_nothing(tmp_path: Path) -> None:

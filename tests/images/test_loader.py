@@ -68,14 +68,12 @@ def test_everything_comes_in_order_and_what_is_broken_is_named(images: ImageList
 def test_batches_have_their_channels_last(images: ImageList, workers: int) -> None:
     batch = next(load_images(images, TRANSFORM, batch=3, workers=workers))
     assert batch.pixels.is_contiguous(memory_format=torch.channels_last)
-    assert TRANSFORM.normalize(batch.pixels).is_contiguous(memory_format=torch.channels_last)
 
 
 def test_batches_have_their_size_and_may_be_empty(images: ImageList) -> None:
     batches = list(load_images(images, TRANSFORM, batch=4, workers=0))
     assert [len(each.pixels) + len(each.broken) for each in batches] == [4, 4, 4, 4, 4, 2]
     assert batches[2].pixels.shape == (0, 3, 16, 16)  # images 8 to 11 are all broken
-    assert TRANSFORM.normalize(batches[2].pixels).shape == (0, 3, 16, 16)
     assert batches[2].places.tolist() == batches[2].labels.tolist() == []
 
 

@@ -233,6 +233,21 @@ def test_strict_stops_at_the_first_broken_image(config: Make, pool: str) -> None
         FeatureStore(settings.out)
 
 
+def test_strict_is_not_content_with_broken_images_of_an_earlier_run(config: Make, tmp_path: Path) -> None:
+    data = photos.photos(tmp_path / "photos")
+    settings = replace(config(), data=data)
+    run(settings)
+    with pytest.raises(ValueError, match=r"04.jpg has none: the file is empty.\nMend it, remove .*00000-of-00006.parquet, and"):
+        run(replace(settings, strict=True))
+    for name in photos.BROKEN:
+        (data / name).write_bytes((data / "train/moss/00.jpg").read_bytes())
+    for report in settings.out.glob("_broken-*"):
+        report.with_name(report.name.replace("_broken", "shard").replace("jsonl", "parquet")).unlink()
+    store = run(replace(settings, strict=True))
+    assert store is not None
+    assert (len(store), store.broken) == (29, [])
+
+
 class Overflowing(Counting):
     """Gives the last image of each batch numbers whose squares float16 cannot hold."""
 
@@ -263,12 +278,15 @@ def without_broken(folder: Path) -> Path:
     return made
 
 
-def test_no_training_image_can_be_read(config: Make, tmp_path: Path) -> None:
+def test_no_image_can_be_read(config: Make, tmp_path: Path) -> None:
     for name in ("train/a/1.jpg", "train/a/2.jpg", "test/a/3.jpg"):
         (tmp_path / "all broken" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "all broken" / name).touch()
     with pytest.raises(ValueError, match="none of those drawn could be read"):
         run(replace(config("pca-bilinear:4"), data=tmp_path / "all broken"))
+    for _ in "ab":  # the second time there is nothing left to do
+        with pytest.raises(ValueError, match=r"all 3 are broken, test/a/3.jpg for one: the file is empty.\nMend them, remove"):
+            run(replace(config(out="none"), data=tmp_path / "all broken"))
 
 
 def test_a_backbone_without_a_relu_to_undo_is_said(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +325,8 @@ def test_tokens_are_pooled_too(config: Make) -> None:
         ({"size": -1}, "size ≥ 0"),
         ({"workers": -1}, "workers ≥ 0"),
         ({"threads": -1}, "threads ≥ 0"),
+        ({"seed": -1}, "seed ≥ 0, but got -1"),
+        ({"size": 4}, r"tiny takes images of at least 8×8 pixels, but got size 4.\nWrite --size 8 or more"),
         ({"device": "tpu"}, r"no device 'tpu'.\nWrite cpu, cuda or auto"),
         ({"backbone": "alexnet"}, "no backbone 'alexnet'"),
         ({"tap": "conv9"}, "tiny has no tap 'conv9'"),
@@ -318,6 +338,46 @@ def test_what_cannot_be_is_refused_before_anything_is_written(config: Make, sett
     with pytest.raises(ValueError, match=told):
         run(asked)
     assert not asked.out.exists()
+
+
+def test_features_go_into_a_folder_beside_the_images(folder: Path, config: Make, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"features lies inside .*photos.\nWrite --out features"):
+        run(config(out=str(folder / "photos" / "features")))
+    assert not (folder / "photos" / "features").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"file is a file.\nGive a folder"):
+        run(config(out="file"))
+
+
+def test_a_mistake_found_while_fitting_can_be_mended_in_the_same_folder(config: Make) -> None:
+    with pytest.raises(ValueError, match="takes at least"):
+        run(config("fisher-vector:999"))
+    run(config("fisher-vector:2"))
+    run(config("fisher-vector:2", out="fresh"))
+    assert contents(config().out) == contents(config(out="fresh").out)
+
+
+def test_the_order_of_poolings_changes_nothing(config: Make) -> None:
+    run(config("tensor-sketch:64", "average-pool", out="first"))
+    run(config("average-pool", "tensor-sketch:64", out="second"))
+    assert contents(config(out="first").out) == contents(config(out="second").out)
+
+
+def test_damaged_files_are_named_with_what_to_do(config: Make) -> None:
+    settings = config("pca-bilinear:4")
+    run(settings)
+    before = contents(settings.out)
+    shard, fitted = settings.out / "shard-00001-of-00006.parquet", settings.out / "_fitted.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"00006.parquet should have \d+ bytes, but has \d+.\n.*remove it"):
+        run(settings)
+    shard.unlink()
+    fitted.write_bytes(b"junk")
+    with pytest.raises(ValueError, match=r"_fitted.safetensors is damaged: .*\nRemove it, and run the same command again"):
+        run(settings)
+    fitted.unlink()
+    run(settings)
+    assert contents(settings.out) == before
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

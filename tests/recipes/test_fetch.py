@@ -82,6 +82,15 @@ def test_what_was_damaged_since_is_said(server: Server, tmp_path: Path) -> None:
         run(Fetch("dtd", tmp_path))
 
 
+def test_what_is_there_and_wrong_keeps_its_own_remedy(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "TrainImages.txt").write_text("another list")
+    with pytest.raises(DownloadError, match=r"TrainImages.txt is there, but not as expected: .*\nMove it away"):
+        run(Fetch("mit", tmp_path))
+    with pytest.raises(ValueError, match=r"TrainImages.txt is a file.\nGive a folder"):
+        run(Fetch("mit", tmp_path / "TrainImages.txt"))
+    assert server.ranges == []
+
+
 @pytest.mark.parametrize("data", FILES)
 def test_offline_it_says_at_once_what_to_download_by_hand(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")

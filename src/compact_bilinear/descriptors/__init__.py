@@ -54,7 +54,7 @@ def load_backbone(name: str, weights: Path | str | None = None, tap: str | None 
         architecture = VGGS[name]
         return load_vgg(architecture, find_weights(architecture.name, weights), tap)
     if name == "tiny":
-        return load_vgg(TINY, WEIGHTS if weights is None else Path(weights), tap)
+        return load_vgg(TINY, WEIGHTS if weights is None else find_weights("tiny", weights), tap)
     kind, _, model = name.partition(":")
     if kind == "timm" and model:
         if tap is not None:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from ..whole_file import WholeFile
+from ..whole_file import WholeFile, undamaged
 
 
 class Part(NamedTuple):
@@ -74,7 +74,7 @@ class KeptMaps:
             self._found = {}
             for part in self.parts:
                 if self._file(part).exists():
-                    with safe_open(self._file(part), "pt") as file:
+                    with undamaged(self._file(part)), safe_open(self._file(part), "pt") as file:
                         rows = enumerate(file.get_tensor("places").tolist())
                         self._found |= {place: (self._file(part), row) for row, place in rows}
         return [each for each in places if each in self._found], [each for each in places if each not in self._found]
@@ -89,7 +89,7 @@ class KeptMaps:
         maps = []
         for place in here:
             path, row = self._found[place]
-            with safe_open(path, "pt") as file:
+            with undamaged(path), safe_open(path, "pt") as file:
                 maps.append(file.get_slice("maps")[row : row + 1])
         return torch.cat(maps)
 
@@ -109,7 +109,7 @@ class KeptMaps:
 
     def _rows(self, count: int, seed: int) -> Iterator[Tensor]:
         for part in self.parts:
-            with safe_open(self._file(part), "pt") as file:
+            with undamaged(self._file(part)), safe_open(self._file(part), "pt") as file:
                 places, maps = file.get_tensor("places").tolist(), file.get_slice("maps")
                 for row, place in enumerate(places):
                     of_image = maps[row : row + 1]

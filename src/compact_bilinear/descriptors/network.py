@@ -57,5 +57,11 @@ def load_network(
         module = load_backbone(backbone, weights, f"{tap}-pre-relu" if early else tap)
     else:
         module = backbone if hasattr(backbone, "channels") else CustomBackbone(backbone)
+    size, smallest = size or module.image_size, getattr(module, "smallest", 1)
+    if size < smallest:
+        raise ValueError(
+            f"{module.name} takes images of at least {smallest}×{smallest} pixels, but got size {size}.\n"
+            f"Write --size {smallest} or more."
+        )
     module = module.eval().to(device, memory_format=torch.channels_last)
-    return Network(module, module.name, tap, early, module.channels, size or module.image_size, device, precision)
+    return Network(module, module.name, tap, early, module.channels, size, device, precision)

@@ -74,11 +74,10 @@ def find_weights(name: str, weights: Path | str | None = None) -> Path:
     if weights is not None and Path(weights).is_file():
         return Path(weights)
     wanted = FILES[name][0] if weights is None else str(weights)
-    if wanted not in SOURCES:
-        raise FileNotFoundError(
-            f"There is no file {wanted} with weights for {name}.\n"
-            f"Check the path, or name a file that can be downloaded: {', '.join(FILES.get(name, SOURCES))}."
-        )
+    known = FILES.get(name, ())
+    if wanted not in known:
+        remedy = f"Check the path, or name a file that can be downloaded: {', '.join(known)}." if known else "Check the path."
+        raise FileNotFoundError(f"There is no file {wanted} with weights for {name}.\n{remedy}")
     source = SOURCES[wanted]
     return download(source.url, cache_folder() / wanted, size=source.size, sha256=source.sha256, md5=source.md5)
 

@@ -4,6 +4,7 @@
 
     OUT/
     ├── _manifest.json                 every setting; "complete" once all shards are there
+    ├── _fitted.safetensors            what was fitted for some poolings
     ├── _broken-00003-of-00012.jsonl   the images of a shard that gave no features, and why; only where there are any
     ├── shard-00000-of-00012.parquet   columns index, path, label, split, and one for each pooling
     └── ...
@@ -20,6 +21,8 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 from ..whole_file import write_whole
 
 MANIFEST = "_manifest.json"
+FITTED = "_fitted.safetensors"
+MAPS = ".maps"  # a folder, there only until what is fitted has been used
 FORMAT = "compact-bilinear features"
 FORMAT_VERSION = 1
 RESULTS = ("shards rows", "shards bytes")  # what a complete manifest has among what is compared
@@ -141,22 +144,27 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def refuse_changes(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on in ``folder`` if anything that decides what the features are is no longer what it was."""
+    changes = changes_of(before, now)
+    if changes:
+        raise ValueError(
+            f"{folder} holds features that were made otherwise; changed are {'; '.join(changes)}.\n"
+            "Give another folder for the new settings, or the old settings to go on; remove the folder to begin anew."
+        )
+
+
+def changes_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What decides what the features are and differs between two manifests, in words."""
     old, new = (dict(_flat({key: manifest.get(key) for key in now if key != "complete"})) for manifest in (before, now))
     for name in before["poolings"].keys() ^ now["poolings"].keys():  # said once, not for each of its numbers
         for values, poolings in ((old, before["poolings"]), (new, now["poolings"])):
             values[f"pooling {name}"] = name in poolings
             for detail in [each for each in values if each.startswith(f"poolings {name} ")]:
                 del values[detail]
-    changes = [
+    return [
         f"{name.removeprefix('settings ')}: {_shown(old, name)} → {_shown(new, name)}"
         for name in sorted(old.keys() | new.keys())
         if old.get(name, ...) != new.get(name, ...) and name not in RESULTS
     ]
-    if changes:
-        raise ValueError(
-            f"{folder} holds features that were made otherwise; changed are {'; '.join(changes)}.\n"
-            "Give another folder for the new settings, or the old settings to go on; remove the folder to begin anew."
-        )
 
 
 def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:

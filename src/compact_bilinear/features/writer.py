@@ -7,7 +7,8 @@ are there stay, and those that are missing are written.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,14 +20,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..whole_file import PART, WholeFile, write_whole
+from ..whole_file import PART, WholeFile, undamaged, write_whole
 from .layout import (
     DTYPES,
+    FITTED,
     MANIFEST,
+    MAPS,
     Items,
     Setting,
     Shard,
     begin_manifest,
+    changes_of,
     cut,
     read_manifest,
     refuse_changes,
@@ -40,6 +44,8 @@ GROUP = 2**25
 class FeatureWriter:
     """Begin a feature store in a folder, or go on with the one that is there if it has the same settings.
 
+    One with other settings that has no shards yet is begun anew: what stopped it is often what was changed.
+
     Args:
         folder: made if need be.
         items: what features are computed of: paths, labels, splits, and the names of the classes.
@@ -48,6 +54,8 @@ class FeatureWriter:
         versions: of the programs that compute them; those of this package and of pyarrow are added.
         dtype: "float16" or "float32".
         shard_size: items a shard.
+        wait: for a process that leaves the beginning to another: called with a function that says whether the store is begun,
+            returns when it is.
 
     >>> from types import SimpleNamespace
     >>> from tempfile import mkdtemp
@@ -69,6 +77,7 @@ class FeatureWriter:
         versions: Mapping[str, str] | None = None,
         dtype: str = "float16",
         shard_size: int = 1024,
+        wait: Callable[[Callable[[], bool]], None] | None = None,
     ) -> None:
         _check(items, poolings, dtype, shard_size)
         self.folder, self.items, self.dtype = folder, items, dtype
@@ -78,8 +87,17 @@ class FeatureWriter:
         self.manifest = begin_manifest(items, poolings, settings, of_these | dict(versions or {}), dtype, shard_size)
         with _explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            if wait is not None:
+                wait(self._is_begun)
             if (folder / MANIFEST).exists():
-                refuse_changes(folder, read_manifest(folder), self.manifest)
+                if self._is_begun():
+                    self._refuse_changes()
+                    return
+                # the old manifest stays to the last: killed in between, this is still a store without shards
+                for of_the_old in (folder / FITTED, *folder.glob("_broken-*")):
+                    of_the_old.unlink(missing_ok=True)
+                shutil.rmtree(folder / MAPS, ignore_errors=True)
+                write_manifest(folder, self.manifest)
                 return
             strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
             if strange:
@@ -95,7 +113,7 @@ class FeatureWriter:
 
     def start(self, shard: Shard) -> "ShardWriter":
         """Begin to write one shard."""
-        return ShardWriter(self.folder, shard, self.items, self.dims, self.dtype)
+        return ShardWriter(self.folder, shard, self.items, self.dims, self.dtype, self._refuse_changes)
 
     def complete(self, results: Mapping[str, Any] | None = None) -> None:
         """Declare the store complete: all shards are there.
@@ -109,7 +127,7 @@ class FeatureWriter:
                 f"A store is complete when all of its {len(self.shards)} shards are there, but {len(missing)} are missing, "
                 f"{missing[0].file} for one.\nWrite them first."
             )
-        rows = [pq.read_metadata(self.folder / shard.file).num_rows for shard in self.shards]
+        rows = [self._rows_of(shard) for shard in self.shards]
         shards = self.manifest["shards"] | {
             "rows": rows,
             "bytes": [(self.folder / shard.file).stat().st_size for shard in self.shards],
@@ -121,6 +139,20 @@ class FeatureWriter:
             for left_behind in self.folder.glob(f".*{PART}"):
                 left_behind.unlink(missing_ok=True)
 
+    def _is_begun(self) -> bool:
+        """Whether there is a store that this one is part of, or that has something to lose."""
+        if not (self.folder / MANIFEST).exists():
+            return False
+        return any(self.folder.glob("shard-*")) or not changes_of(read_manifest(self.folder), self.manifest)
+
+    def _refuse_changes(self) -> None:
+        refuse_changes(self.folder, read_manifest(self.folder), self.manifest)
+
+    def _rows_of(self, shard: Shard) -> int:
+        with undamaged(self.folder / shard.file):
+            rows: int = pq.read_metadata(self.folder / shard.file).num_rows
+        return rows
+
 
 class ShardWriter:
     """One shard: rows in the order of their items, each either added or reported as broken, then :meth:`finish`.
@@ -128,8 +160,17 @@ class ShardWriter:
     As a context it finishes at its end, and abandons if there was an exception.
     """
 
-    def __init__(self, folder: Path, shard: Shard, items: Items, dims: Mapping[str, int], dtype: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        shard: Shard,
+        items: Items,
+        dims: Mapping[str, int],
+        dtype: str,
+        refuse_changes: Callable[[], None],
+    ) -> None:
         self.folder, self.shard = folder, shard
+        self._refuse_changes = refuse_changes
         self._items, self._dims = items, dims
         self._file = WholeFile(folder / shard.file)
         self._next = shard.first
@@ -175,6 +216,10 @@ class ShardWriter:
             self._skip_to(self.shard.stop)
             self._flush()
             self._parquet.close()
+            self._refuse_changes()  # before it had shards, somebody may have begun it anew with other settings
+            if self._file.target.exists():  # the same command, run twice at once: the other was faster, with the same rows
+                self._file.abandon()
+                return
             report = self.folder / self.shard.report
             if self._broken:
                 write_whole(report, "".join(self._lines()))

@@ -13,6 +13,6 @@ from .decode import BrokenImage
 from .image_list import ImageList
 from .loader import Batch, load_images, shuffled
 from .recognize import read_images
-from .transforms import CAFFE, Transform
+from .transforms import Transform
 
-__all__ = ["CAFFE", "Batch", "BrokenImage", "ImageList", "Transform", "load_images", "read_images", "shuffled"]
+__all__ = ["Batch", "BrokenImage", "ImageList", "Transform", "load_images", "read_images", "shuffled"]

@@ -57,7 +57,8 @@ def unpack(archive: Path, *, max_bytes: int = BYTES, max_files: int = FILES) -> 
         max_files: how many files and folders there may be.
 
     Returns:
-        The folder. Raises ValueError for an archive that is broken or dangerous, and leaves nothing behind then.
+        The folder. Raises ValueError for an archive that is broken or dangerous, OSError if the disk is full or the
+        like, and leaves nothing behind then.
     """
     if not is_archive(archive) or not archive.is_file():
         raise ValueError(
@@ -84,10 +85,13 @@ def unpack(archive: Path, *, max_bytes: int = BYTES, max_files: int = FILES) -> 
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, OSError) as fault:
         if isinstance(fault, OSError) and fault.errno is not None:  # of the disk; what decoders raise has no number
             reason = "the disk is full" if fault.errno == errno.ENOSPC else str(fault.strerror).lower()
-            remedy = "Unpack it by hand where there is room, and give the folder with what was in it."
-        else:
-            reason, remedy = str(fault).rstrip("."), "Download it anew; it may be incomplete."
-        raise ValueError(f"{archive} cannot be unpacked into {folder}: {reason}.\n{remedy}") from fault
+            raise OSError(
+                f"{archive} cannot be unpacked into {folder}: {reason}.\n"
+                "Unpack it by hand where there is room, and give the folder with what was in it."
+            ) from fault
+        raise ValueError(
+            f"{archive} cannot be unpacked into {folder}: {str(fault).rstrip('.')}.\nDownload it anew; it may be incomplete."
+        ) from fault
     return folder
 
 

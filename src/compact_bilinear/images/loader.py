@@ -31,7 +31,7 @@ class Broken(NamedTuple):
 class Batch(NamedTuple):
     """Some images of a list, as they follow each other in it, without those that are broken."""
 
-    pixels: Tensor  # (b, 3, S, S), uint8, channels last; `transform.normalize(pixels)` where the network is
+    pixels: Tensor  # (b, 3, S, S), uint8, channels last; backbones take them as they are
     places: Tensor  # (b,), where in the list they are
     labels: Tensor  # (b,), -1 where it is not known
     broken: tuple[Broken, ...]

@@ -1,8 +1,7 @@
-"""Images of any size to tensors of one size: cut, flipped and scaled as the network that looks at them was taught.
+"""Images of any size to tensors of one size: cut, flipped and scaled where they are decoded.
 
-It happens in two steps. What needs the image, to the last pixel, is done by :meth:`Transform.pixels` where it is decoded, and
-gives bytes, a fourth of what floats would take on their way to the GPU; what needs arithmetic, by :meth:`Transform.normalize`
-where the network is, a batch at a time. Called as a function, a transform does both.
+What comes out is bytes, a fourth of what floats would take on their way to the GPU. Backbones take them as they are, and
+subtract the mean that their weights were trained with.
 """
 
 import json
@@ -17,7 +16,6 @@ from torch import Tensor
 
 Fit = Literal["stretch", "center-crop", "random-crop"]
 Flip = Literal["never", "random", "always"]
-Triple = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,9 @@ class Transform:
     whichever process, and on whatever machine the image is read.
 
     >>> transform = Transform(size=2, fit="stretch")
-    >>> transform(Image.new("RGB", (300, 200), (124, 116, 104)))[0]  # its colour is about ImageNet's mean
-    tensor([[0.0056, 0.0056],
-            [0.0056, 0.0056]])
+    >>> transform.pixels(Image.new("RGB", (300, 200), (124, 116, 104)))[0]
+    tensor([[124, 124],
+            [124, 124]], dtype=torch.uint8)
     >>> Transform.from_json(transform.to_json()) == transform
     True
     """
@@ -44,18 +42,10 @@ class Transform:
     """The shorter side before cutting; 0 is size · 8/7, 512 for 448 and 256 for 224. Stretching has no use for it."""
     flip: Flip = "never"
     """Whether left and right are exchanged."""
-    mean: Triple = (0.485, 0.456, 0.406)
-    """What is taken off red, green and blue. This and the next two are torchvision's for ImageNet; see CAFFE for others."""
-    std: Triple = (0.229, 0.224, 0.225)
-    """What red, green and blue are then divided by."""
-    white: float = 1.0
-    """What a pixel of 255 is before that: 1 in torchvision, 255 in Caffe and MatConvNet."""
     seed: int = 0
     """What random crops and flips are drawn from."""
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):
-            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         if self.size < 1 or self.shorter < 0 or 0 < self.shorter < self.size:
             raise ValueError(
                 f"Transform cuts a square of size={self.size} from an image with a shorter side of {self.shorter}.\n"
@@ -64,28 +54,19 @@ class Transform:
         for name, value, known in (("fit", self.fit, get_args(Fit)), ("flip", self.flip, get_args(Flip))):
             if value not in known:
                 raise ValueError(f"Transform knows no {name}={value!r}.\nWrite one of {', '.join(map(repr, known))}.")
-        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0 or self.white <= 0:
-            raise ValueError(
-                f"Transform takes a mean and a positive std of three colours and a positive white, but got {self.mean}, "
-                f"{self.std} and {self.white}.\nLeave them out for torchvision's numbers."
-            )
 
     @property
     def reads(self) -> int:
         """Pixels that both sides of a decoded image should have at least: what ``draft`` of a JPEG may leave."""
         return self.size if self.fit == "stretch" else self.shorter or round(self.size * 8 / 7)
 
-    def __call__(self, image: Image.Image, *, epoch: int = 0, index: int = 0) -> Tensor:
-        """An RGB image as (3, S, S) in float32.
+    def pixels(self, image: Image.Image, *, epoch: int = 0, index: int = 0) -> Tensor:
+        """An RGB image cut and flipped, (3, S, S) in uint8. In memory colours come last, as in Pillow and as GPUs like it.
 
         Args:
             image: what :func:`~compact_bilinear.images.decode.decode` gives.
             epoch, index: which pass over which image this is; they decide what is drawn.
         """
-        return self.normalize(self.pixels(image, epoch=epoch, index=index))
-
-    def pixels(self, image: Image.Image, *, epoch: int = 0, index: int = 0) -> Tensor:
-        """An RGB image cut and flipped, (3, S, S) in uint8. In memory colours come last, as in Pillow and as GPUs like it."""
         # a string is hashed, so that neighbours in seed, epoch and index have nothing in common
         draw = random.Random(f"{self.seed}/{epoch}/{index}")
         x, y, flip = draw.random(), draw.random(), draw.random() < 0.5
@@ -103,13 +84,6 @@ class Transform:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
-    def normalize(self, pixels: Tensor) -> Tensor:
-        """Bytes (..., 3, S, S) as float32, on their device and in their memory format."""
-        # x · white/255, less the mean, over std, in one multiplication and one addition
-        scale = [self.white / 255 / std for std in self.std]
-        shift = [-mean / std for mean, std in zip(self.mean, self.std, strict=True)]
-        return torch.addcmul(_of_colours(shift, pixels), pixels.float(), _of_colours(scale, pixels))
-
     def to_json(self) -> str:
         """All settings, as :meth:`from_json` reads them."""
         return json.dumps(asdict(self))
@@ -125,12 +99,3 @@ class Transform:
                 "It was written by another version: make the file anew, or install that version."
             )
         return cls(**settings)
-
-
-# Transform(**CAFFE) is for weights that were trained with Caffe or MatConvNet: ImageNet's mean colour is taken off pixels from
-# 0 to 255, red first. Weights from Caffe itself want blue first; whoever loads them turns the first layer round.
-CAFFE = {"mean": (123.68, 116.779, 103.939), "std": (1.0, 1.0, 1.0), "white": 255.0}
-
-
-def _of_colours(values: list[float], pixels: Tensor) -> Tensor:
-    return torch.tensor(values, device=pixels.device).view(3, 1, 1)

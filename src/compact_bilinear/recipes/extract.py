@@ -7,6 +7,7 @@ processes take them by turns, and what is finished stays finished: the same comm
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,7 @@ from ..pooling.by_name import NamedPooling, read_pooling
 from ..pooling.fisher_vector import LIMIT
 from ..processes import Processes
 from ..progress import counting_bar, note
-from ..whole_file import WholeFile
+from ..whole_file import WholeFile, undamaged
 
 if TYPE_CHECKING:  # they are imported in run(): `cbp --help` does without them
     from ..descriptors.kept_maps import KeptMaps
@@ -28,9 +29,6 @@ if TYPE_CHECKING:  # they are imported in run(): `cbp --help` does without them
     from ..features import FeatureStore
     from ..images import ImageList
     from ..images.loader import Batch as Loaded
-
-FITTED = "_fitted.safetensors"
-MAPS = ".maps"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Extract:
     out: Path
     """The folder for the features."""
     pool: UseAppendAction[tuple[str, ...]] = ()
-    """A pooling, NAME[:DIM][,seed=N]; may be repeated. tensor-sketch:8192 if there is none."""
+    """A pooling, NAME[:DIM][,seed=N]; may be repeated, in any order. tensor-sketch:8192 if there is none."""
     backbone: str = "vgg16"
     """vgg16, vgg-m, tiny, or timm:<name>."""
     weights: str | None = None
@@ -64,9 +62,10 @@ class Extract:
     size: int = 0
     """Side of the squares that images are made into; 0 is what the backbone is meant for."""
     fit: Literal["stretch", "center-crop"] = "stretch"
-    """How images of other proportions become squares; the paper stretches."""
+    """How images of other proportions become squares: stretched, as in the paper; or resized until their shorter side is 8/7 of
+    the square's, which is cut out of the middle."""
     normalize: bool = True
-    """Signed square root and ℓ₂; without, features are as they were pooled."""
+    """Signed square root and ℓ₂ are taken, unless this flag leaves features as they were pooled."""
     dtype: Literal["auto", "float16", "float32"] = "auto"
     """How features are kept: float16 if they are normalised, float32 if not."""
     kind: Literal["auto", "cub", "mit", "dtd", "folder", "csv"] = "auto"
@@ -74,7 +73,7 @@ class Extract:
     partition: int = 1
     """Of DTD, which of its ten."""
     check_counts: bool = True
-    """Of CUB, DTD and MIT Indoor, insist on their numbers of images."""
+    """CUB, DTD and MIT Indoor must have their numbers of images, unless this flag lets others pass."""
     test_share: float = 0.5
     """Where images have no split, the part of each class that becomes test images."""
     seed: int = 0
@@ -90,7 +89,7 @@ class Extract:
     precision: Precision = "auto"
     """What the backbone computes in: on a GPU bfloat16 where it can, and float32 on a CPU."""
     deterministic: bool = True
-    """On a GPU, only operations that give the same bits each time; a little slower."""
+    """On a GPU operations give the same bits each time, unless this flag takes others that may be faster."""
     threads: int = 0
     """On a CPU, batches that are computed at a time, each in a thread; 0 is one for each core."""
     workers: int | None = None
@@ -113,8 +112,9 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     """
     from ..descriptors.kept_maps import KeptMaps, draw_places
     from ..descriptors.network import load_network
-    from ..features import MANIFEST, FeatureStore, FeatureWriter
+    from ..features import FeatureWriter
     from ..features.background import BackgroundWriter, batches
+    from ..features.layout import MAPS, read_manifest
     from ..features.rows import BatchPooling
     from ..images import read_images
 
@@ -144,8 +144,6 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     to_fit = {pooling: layer for pooling, layer in layers.items() if hasattr(layer, "fitted")}
     if processes.first:
         _say_what_is_there(images, network, poolings)
-    else:
-        processes.wait((config.out / MANIFEST).exists, "the manifest")
     writer = FeatureWriter(
         config.out,
         images,
@@ -154,7 +152,10 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
         versions=_versions(bool(to_fit)),
         dtype=config.dtype,
         shard_size=config.shard,
+        wait=None if processes.first else partial(processes.wait, what="the manifest"),
     )
+    if not writer.missing() and read_manifest(config.out)["complete"]:
+        return _complete(config) if processes.first else None
 
     # what is to be fitted sees some training images first, and their maps are kept for when their turn comes
     places = draw_places(images.splits, config.fit_images, config.seed) if to_fit else []
@@ -185,7 +186,29 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     processes.wait(lambda: not writer.missing(), "shards")
     kept.remove()
     writer.complete({"fitted": {str(pooling): fingerprint(layer) for pooling, layer in to_fit.items()}})
-    return FeatureStore(config.out)
+    return _complete(config)
+
+
+def _complete(config: Extract) -> "FeatureStore":
+    """The store, unless it lacks what was asked for."""
+    from ..features import FeatureStore
+    from ..features.layout import cut
+
+    store = FeatureStore(config.out)
+    broken = store.broken
+    if not len(store):
+        raise ValueError(
+            f"Features are of images, but all {len(broken)} are broken, {broken[0]['path']} for one: {broken[0]['reason']}.\n"
+            f"Mend them, remove {config.out}, and run the same command again."
+        )
+    if config.strict and broken:
+        items, size = store.manifest["items"]["count"], store.manifest["shards"]["size"]
+        file = config.out / cut(items, size)[broken[0]["index"] // size].file
+        raise ValueError(
+            f"With --strict every image has features, but {broken[0]['path']} has none: {broken[0]['reason']}.\n"
+            f"Mend it, remove {file}, and run the same command again; or leave --strict out."
+        )
+    return store
 
 
 def _settled(config: Extract, device: torch.device, processes: Processes) -> Extract:
@@ -221,6 +244,8 @@ def _fit(
     """Fit PCA and mixtures once, for this run and for those that resume it."""
     from safetensors.torch import load_file, save
 
+    from ..features.layout import FITTED
+
     def look(some: "Loaded") -> tuple[list[int], Tensor]:
         return some.places.tolist(), network.maps(some.pixels).cpu() if len(some.pixels) else torch.empty(0)
 
@@ -250,7 +275,8 @@ def _fit(
                 unnamed.write_bytes(save(state))
         else:
             processes.wait(file.exists, "what is fitted")
-    state = load_file(file)
+    with undamaged(file):
+        state = load_file(file)
     for pooling, layer in layers.items():
         layer.load_state_dict({name: state[f"{pooling}/{name}"] for name in layer.state_dict()})
 
@@ -276,7 +302,8 @@ def _load(
 
 
 def _read_poolings(texts: Sequence[str]) -> list[NamedPooling]:
-    poolings = [read_pooling(text) for text in texts or ("tensor-sketch:8192",)]
+    # sorted, so that the order in which they were asked for changes no byte
+    poolings = sorted(read_pooling(text) for text in texts or ("tensor-sketch:8192",))
     twice = next((pooling for place, pooling in enumerate(poolings) if pooling in poolings[:place]), None)
     if twice is not None:
         raise ValueError(
@@ -328,7 +355,15 @@ def _say_what_is_there(images: "ImageList", network: "Network", poolings: Sequen
 
 
 def _check(config: Extract) -> None:
-    for name, least in (("shard", 1), ("fit_images", 1), ("batch", 0), ("size", 0), ("threads", 0), ("workers", 0)):
+    at_least = {"shard": 1, "fit_images": 1, "batch": 0, "size": 0, "threads": 0, "workers": 0, "seed": 0}
+    for name, least in at_least.items():
         value = getattr(config, name)
         if value is not None and value < least:
             raise ValueError(f"Extract takes {name} ≥ {least}, but got {value}.\nLeave it out for the usual value.")
+    if config.out.exists() and not config.out.is_dir():
+        raise ValueError(f"Features go into a folder, but {config.out} is a file.\nGive a folder.")
+    # there they would be looked through for images the next time
+    if config.data.is_dir() and config.out.resolve().is_relative_to(config.data.resolve()):
+        raise ValueError(
+            f"Features go beside the images, but {config.out} lies inside {config.data}.\nWrite --out features, for instance."
+        )

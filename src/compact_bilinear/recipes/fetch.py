@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from tyro.conf import Positional
 
-from ..download import DownloadError, download
+from ..download import NoConnectionError, download
 from ..images import ImageList, read_images
 from ..images.archives import folder_of, unpack
 
@@ -86,6 +86,8 @@ FILES = {
 
 def run(config: Fetch) -> ImageList:
     """Bring a data set into a folder, unless it is there already, and return its list of images."""
+    if config.to.exists() and not config.to.is_dir():
+        raise ValueError(f"A data set comes into a folder, but {config.to} is a file.\nGive a folder.")
     *lists, archive = FILES[config.data]
     packed = config.to / archive.name
     try:
@@ -94,9 +96,9 @@ def run(config: Fetch) -> ImageList:
         if not folder_of(packed).exists():  # it has this name only when all of it is there
             _bring(archive, config)
             unpack(packed)
-    except DownloadError as failure:
+    except NoConnectionError as failure:
         missing = [file for file in FILES[config.data] if not (config.to / file.name).exists()]
-        raise DownloadError(
+        raise NoConnectionError(
             f"{str(failure).partition(chr(10))[0]}\n"
             f"Run it again; or download {' and '.join(file.url for file in missing)} by hand, put what comes into {config.to}, "
             "and run it again then."
