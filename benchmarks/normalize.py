@@ -39,7 +39,7 @@ def records(d: int, device: str, rounds: int) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Print a line for each way and size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=25, help="how often each is timed")
+    parser.add_argument("--rounds", type=int, default=151, help="how often each is timed")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
