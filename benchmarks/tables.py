@@ -112,6 +112,16 @@ def normalization() -> str:
     return "\n".join(lines)
 
 
+def extraction() -> str:
+    """What extraction adds to the backbone, and what it holds in memory."""
+    records = read("extract-cpu")
+    lines = ["| | seconds an image | × backbone |", "|---|--:|--:|"]
+    lines += [f"| {r['name']} | {r['seconds_an_image'][0]:.3f} | {r['ratio']:.3f} |" for r in records if "ratio" in r]
+    lines += ["", "| | most memory held, MB |", "|---|--:|"]
+    lines += [f"| {r['name']} | {r['megabytes']:.0f} |" for r in records if "megabytes" in r]
+    return "\n".join(lines)
+
+
 def tiny_on_materials() -> str:
     """How good the small trunk is that ships with the package."""
     rows = [
@@ -150,7 +160,10 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
     return "×".join(str(keys[letter]) for letter in "bchw")
 
 
-TABLES = {made.__name__: made for made in (headline, speed, shapes, targets, plans, normalization, tiny_on_materials, machine)}
+TABLES = {
+    made.__name__: made
+    for made in (headline, speed, shapes, targets, plans, normalization, extraction, tiny_on_materials, machine)
+}
 
 
 def fill(page: str) -> str:
