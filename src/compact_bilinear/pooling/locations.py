@@ -114,8 +114,11 @@ def read_dim(owner: str, dim: int) -> int:
 
 def read_seed(owner: str, seed: int) -> int:
     """``seed`` as given by the user."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
-        raise ValueError(f"{owner} takes a seed of 64 bits, an integer, but got {seed!r}.\nWrite seed=0, or leave it out.")
+    # beyond 32 bits torch's generator on the CPU draws what it draws for the rest of the division by 2³²
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(
+            f"{owner} takes a seed from 0 to 2³² − 1, an integer, but got {seed!r}.\nWrite seed=0, or leave it out."
+        )
     return int(seed)
 
 
