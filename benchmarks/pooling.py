@@ -166,8 +166,8 @@ def _show(found: list[dict[str, Any]], as_json: bool, title: str) -> None:
 
 
 def _shape(text: str) -> tuple[int, int, int, int]:
-    parts = tuple(int(part) for part in text.split("x"))
-    if len(parts) != 4:
+    parts = tuple(int(part) for part in text.split("x") if part.isdecimal())
+    if len(parts) != 4 or 0 in parts or text != "x".join(map(str, parts)):
         raise argparse.ArgumentTypeError(f"takes b x c x h x w, for instance 8x512x28x28, but got {text}")
     return parts
 

@@ -1,9 +1,7 @@
-"""The layers at work on this machine, in under a minute: how good the estimate is, and what it costs.
-
-make demo
-"""
+"""The layers at work on this machine, in under a minute (``make demo``): how good the estimate is, and what it costs."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -49,4 +47,8 @@ def _time() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\nStopped. It begins anew when it is called again.", file=sys.stderr)
+        sys.exit(130)

@@ -15,8 +15,8 @@ plan                   operations an image                                      
 The rule is that table with measured nanoseconds (forward and backward together) in place of operations. It does not look at b:
 both sides grow with it, and a plan that changed with the batch would change the last digits of an image's features.
 ``benchmarks/plans.py`` measures both plans over a grid of shapes and says what the rule loses against the better one. The
-factors for the CPU come from two cores of a server with AVX-512, those for every other device from one H200 in float32; what
-counts is their ratio, which moves less from machine to machine than they do.
+factors for the CPU come from two cores of a server with AVX-512, those for every other device from single operations on one
+H200 in float32, timed before these layers were written. What counts is their ratio, which moves less from machine to machine.
 """
 
 from collections.abc import Callable
