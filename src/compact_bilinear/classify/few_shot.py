@@ -11,6 +11,7 @@ rounds. So are Cholesky factors. One factorisation serves all numbers of images,
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -18,8 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
+from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
+from ..device import one_thread, side_by_side
 from ..features import FeatureStore
 from .inner_products import Doubles, Rows, inner_products, squared_lengths
 from .metrics import error_rate, mean_average_precision
@@ -108,7 +111,7 @@ def most_shots(store: FeatureStore) -> int:
 
 
 class Products(NamedTuple):
-    """The inner products of features that few-shot needs: of every image that any draw takes, with all that are taken or scored."""
+    """The inner products that few-shot needs: of all images that any draw takes, with all that are taken or scored."""
 
     rows: Rows
     """All that are taken or scored."""
@@ -152,8 +155,9 @@ def few_shot(
     shots: Sequence[int],
     classifiers: Sequence[Name] = CLASSIFIERS,
     lambda_: float = 1e-3,
-) -> Iterator[Score]:
-    """Train and score classifiers on the features of one pooling.
+    advance: Callable[[int], None] = lambda draws: None,
+) -> list[Score]:
+    """Train and score classifiers on the features of one pooling, several draws at a time.
 
     Args:
         products: of the features.
@@ -161,23 +165,42 @@ def few_shot(
         shots: numbers of images of each class, none beyond those drawn.
         classifiers: which.
         lambda_: of the logistic regression, λ‖w‖² + Σ losses.
+        advance: called with a number of draws whenever so many more are done.
 
-    Yields:
+    Returns:
         Scores, a draw after the other.
     """
+
+    def scores(number: int) -> list[Score]:
+        return list(_scores_of_draw(products, draws, number, shots, classifiers, lambda_))
+
+    result: list[Score] = []
+    threads = torch.get_num_threads()
+    with one_thread(), warnings.catch_warnings():
+        # as they are meant to be: one image of each class is what was asked for
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        with closing(side_by_side(scores, range(len(draws.drawn)), threads)) as all_scores:
+            for some in all_scores:
+                result += some
+                advance(1)
+    return result
+
+
+def _scores_of_draw(
+    products: Products, draws: Draws, number: int, shots: Sequence[int], classifiers: Sequence[Name], lambda_: float
+) -> Iterator[Score]:
     k = draws.drawn.shape[2]
-    for number, (rounds, scored) in enumerate(zip(draws.drawn, draws.scored, strict=True)):
-        drawn = rounds[: max(shots)].ravel()
-        seen, others = coordinates(products.between(drawn, drawn), products.between(scored, drawn))
-        squares = products.squares[np.searchsorted(products.rows, scored)]
-        for count in shots:
-            m = count * k
-            outside = np.sqrt(np.maximum(squares - np.square(others[:, :m]).sum(1), 0))
-            x, z = np.pad(seen[:m, :m], ((0, 0), (0, 1))), np.column_stack([others[:, :m], outside])
-            for name in classifiers:
-                scores = _scores(name, lambda_, x, draws.labels[drawn[:m]], z)
-                labels = draws.labels[scored]
-                yield Score(name, count, number, mean_average_precision(scores, labels), 1 - error_rate(scores, labels))
+    drawn, scored = draws.drawn[number, : max(shots)].ravel(), draws.scored[number]
+    seen, others = coordinates(products.between(drawn, drawn), products.between(scored, drawn))
+    squares = products.squares[np.searchsorted(products.rows, scored)]
+    for count in shots:
+        m = count * k
+        outside = np.sqrt(np.maximum(squares - np.square(others[:, :m]).sum(1), 0))
+        x, z = np.pad(seen[:m, :m], ((0, 0), (0, 1))), np.column_stack([others[:, :m], outside])
+        for name in classifiers:
+            scores = _scores(name, lambda_, x, draws.labels[drawn[:m]], z)
+            labels = draws.labels[scored]
+            yield Score(name, count, number, mean_average_precision(scores, labels), 1 - error_rate(scores, labels))
 
 
 def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
@@ -202,15 +225,14 @@ def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _scores(name: Name, lambda_: float, x: Doubles, labels: Rows, z: Doubles) -> Doubles:
-    """Scores (t, k) of a classifier trained on ``x``."""
+    """Scores (t, k) of a classifier trained on ``x``: cosines, or the logarithms of probabilities."""
     # scikit-learn's objective is ½‖w‖² + C Σ losses
     classifier: Any = LogisticRegression(C=1 / (2 * lambda_), max_iter=1000) if name == "logistic" else NearestMean()
-    with warnings.catch_warnings():
-        # there are: one image of each class is what was asked for
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        classifier.fit(x, labels)
-    scores: Doubles = classifier.decision_function(z)
-    return np.stack([-scores, scores], 1) if scores.ndim == 1 else scores
+    scores: Doubles = classifier.fit(x, labels).decision_function(z)
+    if scores.ndim == 1:
+        scores = np.stack([-scores, scores], 1)
+    # the same order in each row; but from one image to another only probabilities say the same
+    return log_softmax(scores, 1) if name == "logistic" else scores
 
 
 def _draw(labels: Rows, pool: Rows, shots: int, chance: np.random.Generator) -> Rows:

@@ -76,11 +76,8 @@ def run(config: FewShot) -> "FewShotTable | str":
     for pooling in _poolings(config, store):
         with same_bits(device), counting_bar(f"fewshot, {pooling}", "images", 0, len(draws.rows)) as advance:
             products = Products.of(store, pooling, draws, device, advance)
-        scores[pooling] = []
-        with counting_bar(f"fewshot, {pooling}", "classifiers", 0, config.draws * len(shots) * len(classifiers)) as advance:
-            for score in few_shot(products, draws, shots, classifiers, config.lambda_):
-                scores[pooling].append(score)
-                advance(1)
+        with counting_bar(f"fewshot, {pooling}", "draws", 0, config.draws) as advance:
+            scores[pooling] = few_shot(products, draws, shots, classifiers, config.lambda_, advance)
     records = [
         _record(config, store, draws, pooling, [score for score in some if (score.classifier, score.shots) == (name, count)])
         for pooling, some in scores.items()
