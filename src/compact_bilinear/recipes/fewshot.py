@@ -65,6 +65,7 @@ def run(config: FewShot) -> "FewShotTable | str":
 
     _check(config)
     store = FeatureStore(config.features)
+    poolings = _poolings(config, store)
     device = find_device(config.device, Processes.from_environment())
     shots = _shots(config, store)
     draws = Draws.of(store, max(shots), config.draws, config.seed)
@@ -73,7 +74,7 @@ def run(config: FewShot) -> "FewShotTable | str":
     if unknown:
         note(f"{unknown} images whose class is not known are neither drawn nor scored")
     scores: dict[str, list[Score]] = {}
-    for pooling in _poolings(config, store):
+    for pooling in poolings:
         with same_bits(device), counting_bar(f"fewshot, {pooling}", "images", 0, len(draws.rows)) as advance:
             products = Products.of(store, pooling, draws, device, advance)
         with counting_bar(f"fewshot, {pooling}", "draws", 0, config.draws) as advance:
@@ -162,10 +163,10 @@ def _record(config: FewShot, store: "FeatureStore", draws: "Draws", pooling: str
 
 def _told(draws: "Draws", shots: Sequence[int]) -> str:
     number, _, k = draws.drawn.shape
-    source, scored = ("training images", "test images") if draws.test_split else ("all images", "images that are not drawn")
+    source, scored = ("the training images", "test images") if draws.test_split else ("all images", "images that are not drawn")
     times = "drawn once" if number == 1 else f"drawn {number} times"
     counts = ", ".join(map(str, shots))
-    return f"{counts} images of each of {k} classes, {times} from the {source}, scored on {len(draws.scored[0])} {scored}"
+    return f"{counts} images of each of {k} classes, {times} from {source}, scored on {len(draws.scored[0])} {scored}"
 
 
 def _shots(config: FewShot, store: "FeatureStore") -> list[int]:
