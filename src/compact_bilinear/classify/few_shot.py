@@ -227,7 +227,7 @@ def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
 def _scores(name: Name, lambda_: float, x: Doubles, labels: Rows, z: Doubles) -> Doubles:
     """Scores (t, k) of a classifier trained on ``x``: cosines, or the logarithms of probabilities."""
     # scikit-learn's objective is ½‖w‖² + C Σ losses
-    classifier: Any = LogisticRegression(C=1 / (2 * lambda_), max_iter=1000) if name == "logistic" else NearestMean()
+    classifier: Any = LogisticRegression(C=1 / (2 * lambda_), tol=1e-7, max_iter=1000) if name == "logistic" else NearestMean()
     scores: Doubles = classifier.fit(x, labels).decision_function(z)
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], 1)

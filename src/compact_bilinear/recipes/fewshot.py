@@ -37,7 +37,7 @@ class FewShot:
     features: Positional[Path]
     """The folder that `cbp extract` made."""
     shots: tuple[int, ...] = ()
-    """Images of each class; 1 2 3 7 14, as in the paper, as far as the smallest class has so many, if there are none."""
+    """Images of each class; without it 1 2 3 7 14, as in the paper, as far as the smallest class has so many."""
     draws: int = 5
     """How often images are drawn anew."""
     pool: UseAppendAction[tuple[str, ...]] = ()
@@ -123,20 +123,33 @@ class FewShotTable:
         return Group(Text(self.title), *tables)
 
     def _tables(self) -> list[tuple[str, list[list[str]]]]:
-        """For each of the two scores its name and its rows, with a heading."""
+        """For each table its name and its rows, with a heading."""
         shots = sorted({record["shots"] for record in self.records})
         entries = {(record["pooling"], record["classifier"], record["shots"]): record for record in self.records}
         lines = list(dict.fromkeys((pooling, classifier) for pooling, classifier, _ in entries))
+        first = lines[0][0]
+        head = ["pooling", "classifier", *map(str, shots)]
         tables = []
-        for key, name in (("mean_average_precision", "mean average precision, %"), ("accuracy", "accuracy, %")):
-            rows = [[*line, *(_shown(entries[*line, count], key) for count in shots)] for line in lines]
-            tables.append((name, [["pooling", "classifier", *map(str, shots)], *rows]))
+        for key, name in (("mean_average_precision_by_draw", "mean average precision, %"), ("accuracy_by_draw", "accuracy, %")):
+            tables.append((name, [head, *([*line, *(_shown(entries[*line, s][key]) for s in shots)] for line in lines)]))
+        others = [line for line in lines if line[0] != first]
+        if others:
+            rows = [
+                [*line, *(_shown_beside(entries[*line, count], entries[first, line[1], count]) for count in shots)]
+                for line in others
+            ]
+            tables.append((f"mean average precision, %, less that of {first} in the same draws", [head, *rows]))
         return tables
 
 
-def _shown(record: dict[str, Any], key: str) -> str:
-    spread = record[f"{key}_sd"]
-    return f"{100 * record[key]:.1f}" + (f" ± {100 * spread:.1f}" if spread is not None else "")
+def _shown(values: Sequence[float], sign: str = "") -> str:
+    spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{100 * mean(values):{sign}.1f}{spread}"
+
+
+def _shown_beside(record: dict[str, Any], other: dict[str, Any]) -> str:
+    pairs = zip(record["mean_average_precision_by_draw"], other["mean_average_precision_by_draw"], strict=True)
+    return _shown([one - another for one, another in pairs], "+")
 
 
 def _record(config: FewShot, store: "FeatureStore", draws: "Draws", pooling: str, scores: Sequence["Score"]) -> dict[str, Any]:
