@@ -17,8 +17,7 @@ ROWS, COLUMNS = np.array([0, 3, 4, 11, 12, 40, 61, 74]), np.array([3, 5, 6, 7, 4
 @pytest.mark.parametrize("wide", [5, 64, 1000])
 def test_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, at_once: int, wide: int) -> None:
     store = plant(tmp_path / "store", dtype=dtype)
-    size = np.dtype(dtype).itemsize * 64
-    for name, value in (("HELD", at_once * size), ("PASSING", (at_once + 1) * size), ("WIDE", wide)):
+    for name, value in (("HELD", at_once * np.dtype(dtype).itemsize * 64), ("ROWS", at_once + 1), ("WIDE", wide)):
         monkeypatch.setattr(module, name, value)
     features = store.read("full-bilinear").astype(np.float64)
     told: list[int] = []
@@ -32,7 +31,6 @@ def test_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, 
 def test_a_feature_larger_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = plant(tmp_path / "store")
     monkeypatch.setattr(module, "HELD", 1)
-    monkeypatch.setattr(module, "PASSING", 1)
     features = store.read("tensor-sketch:31").astype(np.float64)
     products = inner_products(store, "tensor-sketch:31", ROWS, COLUMNS)
     assert np.allclose(products, features[ROWS] @ features[COLUMNS].T, rtol=0, atol=1e-13)

@@ -12,8 +12,9 @@ from ..features import FeatureStore
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-HELD = 2**30  # bytes of features that are held, as they were stored, while the others pass by
-PASSING = 2**28  # bytes of those that pass by at a time
+HELD = 2**30  # bytes of features, as they were stored, that are held while the others pass by
+COLUMNS = 8192  # of these no more than so many
+ROWS = 512  # of those that pass by, so many at a time
 WIDE = 4096  # numbers of each feature that are in float64 at a time
 
 
@@ -42,7 +43,7 @@ def inner_products(
     """
     products = np.empty((len(rows), len(columns)))
     d = store.poolings[pooling]
-    cuts = range(0, len(columns), max(1, HELD // (np.dtype(store.dtype).itemsize * d)))
+    cuts = range(0, len(columns), max(1, min(COLUMNS, HELD // (np.dtype(store.dtype).itemsize * d))))
     done = 0.0
     for first in cuts:
         some = columns[first : first + cuts.step]
@@ -67,8 +68,7 @@ def _blocks(store: FeatureStore, pooling: str, rows: Rows) -> Iterator[Tensor]:
     wanted = np.zeros(len(store), bool)
     wanted[rows] = True
     first = 0
-    size = np.dtype(store.dtype).itemsize * store.poolings[pooling]
-    for block in store.blocks(pooling, rows=max(1, PASSING // size)):
+    for block in store.blocks(pooling, rows=ROWS):
         chosen = wanted[first : first + len(block)]
         first += len(block)
         if chosen.any():
