@@ -15,6 +15,7 @@ from typing import Any
 VERBS = {
     "extract": ("Extract", "Pool the images of a folder into features."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
+    "predict": ("Predict", "Say what is in images, with a trained model."),
 }
 HELP = """usage: cbp VERB ... [--debug]
 
