@@ -28,8 +28,8 @@ from .inner_products import Doubles, Rows, inner_products, squared_lengths
 from .metrics import error_rate, mean_average_precision
 from .nearest_mean import NearestMean
 
-Name = Literal["logistic", "nearest-mean"]
-CLASSIFIERS: tuple[Name, ...] = ("logistic", "nearest-mean")
+ClassifierName = Literal["logistic", "nearest-mean"]
+CLASSIFIERS: tuple[ClassifierName, ...] = ("logistic", "nearest-mean")
 SHOTS = (1, 2, 3, 7, 14)  # the paper's
 # what is added to the diagonal of a Gram matrix, relative to it: more than the error of float64, so that two copies of an image
 # still give a factor, and too little to be seen in a score
@@ -39,7 +39,7 @@ RIDGE = 1e-10
 class Score(NamedTuple):
     """How good one classifier is after one draw."""
 
-    classifier: Name
+    classifier: ClassifierName
     shots: int
     """Images of each class it was trained on."""
     draw: int
@@ -101,13 +101,14 @@ def drawn_from(store: FeatureStore) -> Rows:
 def most_shots(store: FeatureStore) -> int:
     """How many images of each class there are to draw; without a test split one image of each has to remain."""
     counts = np.bincount(store.labels[drawn_from(store)], minlength=len(store.classes))
-    if len(counts) < 2 or counts.min() == 0:
-        without = f", and none of {store.classes[counts.argmin()]}" if len(counts) > 1 else ""
+    least = 1 if len(_labelled(store, "test")) else 2
+    if len(counts) < 2 or counts.min() < least:
+        smallest = f", and {counts.min()} of {store.classes[counts.argmin()]}" if len(counts) > 1 else ""
         raise ValueError(
-            f"Few-shot tells at least two classes apart, with images of each, but {store.folder} has {len(counts)} to draw from"
-            f"{without}.\nExtract images whose classes are known, with some of each class in its training split."
+            f"Few-shot takes two classes or more, with {least} or more images of each to draw from, but {store.folder} has "
+            f"{len(counts)}{smallest}.\nExtract images whose classes are known, enough of each class in the training split."
         )
-    return int(counts.min()) - (0 if len(_labelled(store, "test")) else 1)
+    return int(counts.min()) - least + 1
 
 
 class Products(NamedTuple):
@@ -153,7 +154,7 @@ def few_shot(
     products: Products,
     draws: Draws,
     shots: Sequence[int],
-    classifiers: Sequence[Name] = CLASSIFIERS,
+    classifiers: Sequence[ClassifierName] = CLASSIFIERS,
     lambda_: float = 1e-3,
     advance: Callable[[int], None] = lambda draws: None,
 ) -> list[Score]:
@@ -187,7 +188,7 @@ def few_shot(
 
 
 def _scores_of_draw(
-    products: Products, draws: Draws, number: int, shots: Sequence[int], classifiers: Sequence[Name], lambda_: float
+    products: Products, draws: Draws, number: int, shots: Sequence[int], classifiers: Sequence[ClassifierName], lambda_: float
 ) -> Iterator[Score]:
     k = draws.drawn.shape[2]
     drawn, scored = draws.drawn[number, : max(shots)].ravel(), draws.scored[number]
@@ -224,7 +225,7 @@ def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
     return factor, solve_triangular(factor, products.T, lower=True).T
 
 
-def _scores(name: Name, lambda_: float, x: Doubles, labels: Rows, z: Doubles) -> Doubles:
+def _scores(name: ClassifierName, lambda_: float, x: Doubles, labels: Rows, z: Doubles) -> Doubles:
     """Scores (t, k) of a classifier trained on ``x``: cosines, or the logarithms of probabilities."""
     # scikit-learn's objective is ½‖w‖² + C Σ losses
     classifier: Any = LogisticRegression(C=1 / (2 * lambda_), tol=1e-7, max_iter=1000) if name == "logistic" else NearestMean()
