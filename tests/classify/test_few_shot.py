@@ -80,7 +80,7 @@ def test_a_class_that_is_too_small_is_named(tmp_path: Path) -> None:
         Draws.of(store, shots=3, draws=2, seed=0)
     assert len(str(refused.value).splitlines()) == 2
     empty = plant(tmp_path / "empty", train=(9, 8, 0, 9, 9))
-    with pytest.raises(ValueError, match=r"and none of owl.\nExtract images whose classes are known"):
+    with pytest.raises(ValueError, match=r"1 or more images of each .* has 5, and 0 of owl.\nExtract images whose"):
         most_shots(empty)
 
 
@@ -168,7 +168,10 @@ def test_as_many_draws_at_a_time_as_one_likes(tmp_path: Path, monkeypatch: pytes
 
 
 def test_one_class_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"at least two classes apart, with images of each, but .* has 1 to draw from.\nExtract"
-    ):
+    with pytest.raises(ValueError, match=r"two classes or more, .* has 1.\nExtract images whose classes are known"):
         most_shots(plant(tmp_path / "store", train=(5,)))
+
+
+def test_without_a_test_split_one_image_has_to_remain(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"with 2 or more images of each .* has 5, and 1 of jay."):
+        most_shots(plant(tmp_path / "store", train=(5, 1, 3, 3, 3), test=0))
