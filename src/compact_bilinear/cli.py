@@ -16,6 +16,7 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
+    "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "extract": ("Extract", "Pool the images of a folder into features."),
     "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
