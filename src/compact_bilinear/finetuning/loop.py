@@ -124,6 +124,7 @@ class _Run:
         self.transform = _training_transform(learner.model.transform, self.settings)
         self.steps = len(batches_of(places.train, self.settings, 0))  # of an epoch
         self.on_its_way: deque[Taken] = deque()
+        self.settled: Taken | None = None
         self.said_broken: set[int] = set()
         self.written = self.stepped = time.monotonic()
 
@@ -212,8 +213,9 @@ class _Run:
             step = self.on_its_way.popleft()
             count = len(step.batch) - len(step.broken)
             loss, wrong = step.facts.read()
+            self.settled = step
             if not math.isfinite(loss):
-                self._refuse_the_loss(step, loss)
+                self._refuse(f"The loss of step {step.step} should be finite but is {loss}", step)
             state.loss, state.wrong, state.seen = state.loss + loss, state.wrong + wrong, state.seen + count
             state.broken += len(step.broken)
             numbers: dict[str, Any] = {
@@ -266,23 +268,19 @@ class _Run:
 
     def _finite(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if not finite(tensors):
-            raise ValueError(
-                f"After step {self.state.step} some of the model's numbers are no longer finite, though its loss was.\n"
-                f"The last good checkpoint is {self.checkpoints.newest()}; {REMEDY}"
-            )
+            self._refuse(f"After step {self.state.step} all numbers of the model should be finite but are not", self.settled)
         return tensors
 
-    def _refuse_the_loss(self, wrong: Taken, loss: float) -> None:
-        files = [self.images.paths[place] for place in wrong.batch]
-        self.log.write("not finite", wrong.step, {"epoch": wrong.epoch + 1, "loss": str(loss), "files": files})
+    def _refuse(self, what: str, step: Taken | None) -> None:
+        files = [self.images.paths[place] for place in step.batch] if step else []
+        if step:
+            self.log.write("not finite", step.step, {"epoch": step.epoch + 1, "files": files})
         more = f" and {len(files) - NAMED} more, which the log names" if len(files) > NAMED else ""
         raise ValueError(
-            f"The loss of step {wrong.step}, in epoch {wrong.epoch + 1}, should be finite but is {loss}; its batch: "
-            f"{', '.join(files[:NAMED])}{more}.\nThe last good checkpoint is {self.checkpoints.newest()}; {REMEDY}"
+            f"{what}; its batch: {', '.join(files[:NAMED]) or 'none yet'}{more}.\n"
+            f"The last good checkpoint is {self.checkpoints.newest()}: take another folder, and a lower rate, a warm-up, or "
+            "clip=1."
         )
-
-
-REMEDY = "take another folder, and a lower rate, a warm-up, or clip=1."
 
 
 def _check(model: Model, images: ImageList, settings: FineTuning) -> None:
