@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import photos
@@ -24,11 +25,16 @@ def images(folder: Path) -> ImageList:
     return read_images(folder / "photos" if (folder / "photos").exists() else photos.photos(folder / "photos"))
 
 
-def model(classes: tuple[str, ...] = ("bark", "brick", "moss"), pooling: str = "tensor-sketch:16", **settings: Any) -> Model:
+def model(
+    classes: tuple[str, ...] = ("bark", "brick", "moss"),
+    pooling: str = "tensor-sketch:16",
+    dropout: float = 0.2,
+    **settings: Any,
+) -> Model:
     """With batch normalisation and dropout; the same each time."""
     with torch.random.fork_rng():
         torch.manual_seed(7)
-        layers = (nn.Conv2d(3, 6, 8, 8), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(0.2), nn.Conv2d(6, 5, 1), nn.ReLU())
+        layers = (nn.Conv2d(3, 6, 8, 8), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(dropout), nn.Conv2d(6, 5, 1), nn.ReLU())
         backbone = CustomBackbone(nn.Sequential(*layers), image_size=photos.SIZE)
         made = Model(backbone, pooling, classes, transform=Transform(size=photos.SIZE, fit="center-crop"), **settings)
         if hasattr(made.pooling, "fitted"):
@@ -54,6 +60,11 @@ def state(made: nn.Module) -> dict[str, Tensor]:
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     """To the last bit."""
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def last(folder: Path) -> dict[str, Tensor]:
+    """All numbers after the last step, whichever epoch was the best."""
+    return load_file(max(folder.glob("checkpoints/step-*")))
 
 
 def records(folder: Path, event: str | None = None) -> list[dict[str, Any]]:

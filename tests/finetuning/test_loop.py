@@ -68,6 +68,7 @@ def test_interrupted_and_resumed_it_ends_with_the_same_bits(
             tuned.tune(tmp_path / "cut", images, **settings)
     resumed = tuned.tune(tmp_path / "cut", images, **settings)
     assert tuned.same(tuned.state(resumed), expected)
+    assert tuned.same(tuned.last(tmp_path / "cut"), tuned.last(tmp_path / "whole"))
     assert tuned.records(tmp_path / "cut") == tuned.records(tmp_path / "whole")
     assert all(parameter.requires_grad for parameter in resumed.parameters())
     assert not resumed.training
