@@ -1,36 +1,26 @@
-"""Fine-tuning from the first step to the last, whatever happens between them.
-
-Everything that is drawn is drawn from the seed and the place in the run, so that a run is a function of its settings; what a
-checkpoint holds is all that the rest of the run depends on.
-"""
+"""Epoch after epoch: what is done between two steps, and what is written down."""
 
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ..device import same_bits
 from ..images import Batch, ImageList, Transform, load_images
 from ..images.loader import available_cpus
-from ..model import Model
-from ..processes import Processes
 from ..progress import Advance, counting_bar, note
-from .checkpoint import Checkpoints, State, finite, identity, put, taken
+from .checkpoint import Checkpoints, State, finite, taken
 from .held_out import measure
-from .interrupt import ctrl_c_noted
 from .learner import Facts, Learner
 from .log import Log
-from .places import Places, batches_of, parts_of, training_places
+from .places import Places, batches_of, parts_of
 from .rates import rate_at
 from .settings import FineTuning
-from .together import together
 
 NAMED = 3  # files that an error tells; the log has all
 
@@ -47,66 +37,16 @@ class Taken(NamedTuple):
     facts: Facts
 
 
-def fine_tune(
-    model: Model,
-    images: ImageList,
-    settings: FineTuning,
-    folder: Path,
-    *,
-    device: torch.device,
-    processes: Processes,
-    split: str = "train",
-) -> Model:
-    """Train a whole model on the images of a split, or go on with it.
+class Loop:
+    """Epoch after epoch, step after step, with all that is written meanwhile: :meth:`to_the_end`.
 
     Args:
-        model: with a head for the classes of the images, which begins as a linear classifier (:meth:`Model.set_head`). It is
-            trained in place. For a run that goes on: the same as at its beginning; its head may be any.
-        images: of all splits; images without a label are left out.
-        settings: how.
-        folder: for checkpoints and the log. If they are there already, the run goes on where it was.
-        device: where.
-        processes: of those that ``torchrun`` started. All see the folder; the first writes into it.
-        split: the images to train on.
-
-    Returns:
-        The model in evaluation mode: after the last epoch or, if images are held out, after the best.
+        learner: with the numbers that ``state`` tells of.
+        images, places: what to learn from, and what to measure on.
+        checkpoints, log: where to write.
+        state: where the run is; it is kept up to date.
+        stopped: says whether somebody wants it to stop after the step.
     """
-    _check(model, images, settings)
-    places = training_places(images, settings, split)
-    if settings.damping is not None:
-        model.damping = settings.damping
-    checkpoints = Checkpoints(folder, identity(model, images, places, settings))
-    learned_before = {name: each.requires_grad for name, each in model.named_parameters()}
-    with (
-        together(processes, device) as group,
-        torch.random.fork_rng([device] if device.type == "cuda" else []),
-        same_bits(device, settings.deterministic),
-        ctrl_c_noted(group.alone) as stopped,
-    ):
-        if processes.first:
-            folder.mkdir(parents=True, exist_ok=True)
-        learner, state = Learner(model, settings, group), State()
-        begun = group.said_by_the_first(checkpoints.find())
-        if begun >= 0:
-            state, tensors = checkpoints.read(begun)
-            learner.restore(tensors, state.scaler)
-            group.wait()  # the first removes what is old
-        if processes.first:
-            note(_beginning(model, places, begun, settings))
-        with Log(folder if processes.first else None, state.lines, state.step) as log:
-            _Run(learner, images, places, checkpoints, log, state, stopped).to_the_end()
-        group.wait()  # the first writes what is best
-        if settings.hold_out:
-            put(model, checkpoints.read_best(state))
-    for name, each in model.named_parameters():
-        each.requires_grad_(learned_before[name])
-    model.made = model.made | {"fine-tuning": asdict(settings) | {"epoch": int(state.best.get("epoch", state.epoch))}}
-    return model.eval()
-
-
-class _Run:
-    """What the loop holds; :meth:`to_the_end` reads from top to bottom."""
 
     def __init__(
         self,
@@ -153,7 +93,7 @@ class _Run:
                 parts = [next(loaded) for _ in range(self.settings.accumulate)]
                 broken = self._broken(batch, parts)
                 rate = rate_at(self.settings, state.step, self.steps)
-                torch.manual_seed(_mixed(self.settings.seed, state.step, group.processes.rank))  # for dropout
+                _seed(group.device, self.settings.seed, state.step, group.processes.rank)  # for dropout
                 count = len(batch) - len(broken)
                 facts = learner.step(parts, count, rate) if count else Facts(torch.zeros(2), None)
                 state.step, state.batch = state.step + 1, state.batch + 1
@@ -240,6 +180,7 @@ class _Run:
         state = self.state
         record = {"epoch": epoch} | (numbers or {})
         if self.settings.hold_out:
+            numbers_now = self._finite(taken(self.learner.model))
             held = measure(
                 self.learner, self.images, self.places.held, self._workers, check=lambda: self._stop_if_asked(advance)
             )
@@ -248,7 +189,7 @@ class _Run:
             if not best or (held["error"], held["loss"]) < (best["error"], best["loss"]):
                 state.best, state.worse = {"epoch": epoch} | held, 0
                 if self.group.processes.first:
-                    self.checkpoints.write_best(state, self._finite(taken(self.learner.model)))
+                    self.checkpoints.write_best(state, numbers_now)
             else:
                 state.worse += 1
         self.log.write("epoch", state.step, record)
@@ -283,27 +224,6 @@ class _Run:
         )
 
 
-def _check(model: Model, images: ImageList, settings: FineTuning) -> None:
-    if model.head is None or model.classes != images.classes:
-        raise ValueError(
-            f"The model should have the {len(images.classes)} classes of {images.name}, in the same order, but has "
-            f"{'none' if model.head is None else f'{len(model.classes)}, which are not these'}.\n"
-            "Build it with classes=images.classes."
-        )
-    if model.learnable != settings.learn_projection:
-        asked, is_so = ("is to be", "was built to stay fixed") if settings.learn_projection else ("is not to be", "can learn")
-        raise ValueError(
-            f"The projection {asked} trained, but that of the model {is_so}.\n"
-            f"Write Model(..., learnable={settings.learn_projection}), or learn_projection={model.learnable}."
-        )
-
-
-def _beginning(model: Model, places: Places, begun: int, settings: FineTuning) -> str:
-    what = f"fine-tune: {model.backbone.name}, {model.named}, on {len(places.train)} images of {len(model.classes)} classes"
-    held = f", {len(places.held)} held out" if places.held else ""
-    return f"{what}{held}, {settings.epochs} epochs" + (f"; going on after step {begun}" if begun >= 0 else "")
-
-
 def _training_transform(transform: Transform, settings: FineTuning) -> Transform:
     return replace(
         transform,
@@ -313,5 +233,8 @@ def _training_transform(transform: Transform, settings: FineTuning) -> Transform
     )
 
 
-def _mixed(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+def _seed(device: torch.device, *numbers: int) -> None:
+    seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)

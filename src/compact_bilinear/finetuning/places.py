@@ -31,7 +31,7 @@ def training_places(images: ImageList, settings: FineTuning, split: str = "train
     >>> names = tuple(f"{number}.jpg" for number in range(8))
     >>> images = ImageList("birds", Path("."), ("crow", "wren"), names, (0, 1) * 4, ("train",) * 6 + ("test",) * 2)
     >>> training_places(images, FineTuning(hold_out=0.3))
-    Places(train=(0, 2, 3, 5), held=(1, 4))
+    Places(train=(0, 3, 4, 5), held=(1, 2))
     """
     places = [
         place

@@ -167,6 +167,8 @@ def test_weights_that_are_not_finite_are_not_written(
         return facts
 
     monkeypatch.setattr(Learner, "step", step)
+    with pytest.raises(ValueError, match=r"After step 1 all numbers"):
+        tuned.tune(tmp_path / "held", images, hold_out=0.2, batch=99, checkpoint_minutes=1e9)
     with pytest.raises(ValueError, match=r"After step 1 all numbers of the model should be finite but are not; its batch: "):
         tuned.tune(tmp_path, images)
     assert [file.name for file in tmp_path.glob("checkpoints/*")] == ["step-00000000.safetensors"]
