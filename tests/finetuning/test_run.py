@@ -11,7 +11,7 @@ import photos
 import tuned
 from compact_bilinear.finetuning import FineTuning, training_places
 from compact_bilinear.finetuning.learner import Learner, losses
-from compact_bilinear.images import ImageList
+from compact_bilinear.images import ImageList, Transform, load_images
 from compact_bilinear.inference import answers
 from compact_bilinear.model import load_model
 
@@ -72,6 +72,35 @@ def test_interrupted_and_resumed_it_ends_with_the_same_bits(
     assert tuned.records(tmp_path / "cut") == tuned.records(tmp_path / "whole")
     assert all(parameter.requires_grad for parameter in resumed.parameters())
     assert not resumed.training
+
+
+def test_images_are_drawn_anew_in_every_epoch_but_seen_as_they_are_when_measured(
+    images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Transform, int]] = []
+
+    def spy(where: str) -> Any:
+        def load(some: ImageList, transform: Transform, **settings: Any) -> Any:
+            asked.append((where, transform, settings.get("epoch", 0)))
+            return load_images(some, transform, **settings)
+
+        return load
+
+    monkeypatch.setattr("compact_bilinear.finetuning.loop.load_images", spy("learn"))
+    monkeypatch.setattr("compact_bilinear.inference.load_images", spy("measure"))
+    tuned.tune(tmp_path, images, seed=3, hold_out=0.2)
+    plain = tuned.model().transform
+    drawn = Transform(size=photos.SIZE, fit="random-crop", flip="random", seed=3)
+    assert asked == [
+        ("measure", plain, 0),
+        ("learn", drawn, 0),
+        ("measure", plain, 0),
+        ("learn", drawn, 1),
+        ("measure", plain, 0),
+    ]
+    asked.clear()
+    tuned.tune(tmp_path / "plain", images, seed=3, crop=False, flip=False, epochs=1)
+    assert asked == [("learn", Transform(size=photos.SIZE, fit="center-crop", seed=3), 0)]
 
 
 def test_a_finished_run_is_read_and_not_run_again(images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
