@@ -48,8 +48,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         calibrate: shift and scale the scores of each class so that in training the median of the others is 0 and that of its
             own is 1. Of two classes the single score is the difference of both: medians are −1 and 1. Scores are then no
             logarithms of odds, and probabilities say no more than the order of classes.
-        tolerance: stop when the objective, of each problem with one-vs-rest, is so near to its optimum, relative to itself. This
-            is known from the norm of its gradient: the gap is at most ‖∇‖²/4λ.
+        tolerance: stop when the objective, of each problem with one-vs-rest, is so near to its optimum, relative to itself.
+            This is known from the norm of its gradient: the gap is at most ‖∇‖²/4λ.
         max_iterations: steps of Newton's method. If they do not suffice a ``ConvergenceWarning`` says so.
         solve: "span" for weights that are sums of training images, "primal" for weights as they are, or "auto".
         precision: "float32", "float64", or "auto": that of the features, and float64 if float32 does not reach ``tolerance``.

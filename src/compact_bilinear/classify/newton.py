@@ -75,7 +75,8 @@ def leading(space: Space, scores: Tensor, d: int) -> Leading:
     count = min(m, d, LEADING + SPARE)
     draw = torch.Generator().manual_seed(0)
     basis = torch.randn(m, count, generator=draw, dtype=torch.float64).to(scores)
-    for _ in range(3):
+    # with room for all eigenvectors once is enough, and loses none of those with small eigenvalues to rounding
+    for _ in range(2 if count < LEADING + SPARE else 3):
         basis, _ = torch.linalg.qr(basis)
         images = space.without_bias(space.pull(basis))
         basis, last = images.scores, basis
@@ -110,7 +111,6 @@ def minimise(space: Space, loss: Loss, lambda_: float, eigen: Leading, stop: Sto
     tolerance, max_iterations = stop
     x = start or space.constant(loss.bias())
     values, probabilities = loss.value(x.scores)
-    fresh = start is None
     best, lowest, idle = torch.inf, torch.inf, 0
     for iteration in range(max_iterations + 1):
         penalised = space.without_bias(x)
@@ -119,12 +119,7 @@ def minimise(space: Space, loss: Loss, lambda_: float, eigen: Leading, stop: Sto
         gaps = loss.total(space.dot(g, g)).clamp(min=0) / (4 * lambda_ * objective)
         gap = gaps.max().item()
         if gap <= tolerance:
-            if fresh:
-                return Solution(x, iteration, True, gap)
-            # scores were added up step by step; those of the coefficients themselves have to do as well
-            x, fresh = space.again(x), True
-            values, probabilities = loss.value(x.scores)
-            continue
+            return Solution(x, iteration, True, gap)
         total = objective.sum().item()
         progress = gap < 0.5 * best or total < lowest - 4 * torch.finfo(x.scores.dtype).eps * abs(lowest)
         idle = 0 if progress else idle + 1
@@ -133,8 +128,7 @@ def minimise(space: Space, loss: Loss, lambda_: float, eigen: Leading, stop: Sto
             break
         u = _step(space, loss, lambda_, eigen, probabilities, g, gaps > tolerance)
         x, values, probabilities = _search(space, loss, lambda_, x, u, loss.total(space.dot(g, u)))
-        fresh = False
-    return Solution(space.again(x), iteration, False, gap)
+    return Solution(x, iteration, False, gap)
 
 
 def _step(space: Space, loss: Loss, lambda_: float, eigen: Leading, probabilities: Tensor, g: Vector, active: Tensor) -> Vector:
@@ -167,7 +161,8 @@ def _step(space: Space, loss: Loss, lambda_: float, eigen: Leading, probabilitie
             break
         ratio = torch.where(before > 0, rz / before, 0.0).to(r.scores)
         p = Vector(*(torch.addcmul(a, b, ratio) for a, b in zip(z, p, strict=True)))
-    return u
+    # Preconditioning adds up coefficients and scores each by itself. Where their terms cancel they would drift apart.
+    return space.again(u)
 
 
 def _search(space: Space, loss: Loss, lambda_: float, x: Vector, u: Vector, slope: Tensor) -> tuple[Vector, Tensor, Tensor]:
