@@ -205,16 +205,21 @@ def test_weights_that_are_not_finite_are_not_written(
     assert [file.name for file in tmp_path.glob("checkpoints/*")] == ["step-00000000.safetensors"]
 
 
-def test_the_best_epoch_is_kept_which_may_be_the_start(images: ImageList, tmp_path: Path) -> None:
+def test_the_best_epoch_is_kept_which_may_be_the_start(
+    images: ImageList, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {"hold_out": 0.4, "epochs": 6}
     ruined = tuned.tune(tmp_path / "ruined", images, rate=50.0, momentum=0.0, **settings)
     assert tuned.same(tuned.state(ruined), tuned.model().state_dict())
     assert ruined.made["fine-tuning"]["epoch"] == 0
+    assert "the model is the one that it began with, better than all 6 epochs, with an error of" in capsys.readouterr().err
     made = tuned.tune(tmp_path / "run", images, **settings)
+    said = capsys.readouterr().err
     epochs = tuned.records(tmp_path / "run", "epoch")
     assert [epoch["epoch"] for epoch in epochs] == list(range(7))
     best = min(epochs, key=lambda epoch: (epoch["held out error"], epoch["held out loss"]))
     assert made.made["fine-tuning"]["epoch"] == best["epoch"] > 0
+    assert f"the model is that of epoch {best['epoch']} of 6, with an error of" in said
     held = training_places(images, FineTuning(hold_out=0.4)).held
     wrong = sum(
         int((each.output.argmax(1) != torch.tensor([images.labels[place] for place in each.places])).sum())
@@ -265,9 +270,12 @@ def test_it_says_how_it_goes(images: ImageList, tmp_path: Path, capsys: pytest.C
     tuned.tune(tmp_path, images, hold_out=0.2)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "fine-tune: custom, tensor-sketch:16, on 13 images of 3 classes, 3 held out, 2 epochs"
-    assert said[-1].startswith("fine-tune: 26 of 26 images, ")
-    assert "; epoch 2/2, loss " in said[-1]
-    assert said[-1].endswith(", rate 0.1")
+    assert said[-2].startswith("fine-tune: 26 of 26 images, ")
+    assert "; epoch 2/2, loss " in said[-2]
+    assert said[-2].endswith(", rate 0.1")
+    best = min(epoch["held out error"] for epoch in tuned.records(tmp_path, "epoch"))
+    assert said[-1].startswith("fine-tune: the model is ")
+    assert said[-1].endswith(f", with an error of {best:.1%} on the images held out")
 
 
 def test_compiled_it_learns_the_same(images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ class Loop:
         self.written = self.stepped = time.monotonic()
 
     def to_the_end(self) -> None:
+        """Learn until the last epoch is over, or patience."""
         state, settings = self.state, self.settings
         if state.step == 0 and not state.best:
             if settings.hold_out:
