@@ -57,9 +57,7 @@ def headings(poolings: Iterable[str]) -> dict[str, str]:
     """
     ordered = sorted(set(poolings), key=place)
     methods = [method(pooling) for pooling in ordered]
-    return {
-        pooling: look(pooling).short if methods.count(method(pooling)) == 1 else _with_dim(pooling) for pooling in ordered
-    }
+    return {pooling: look(pooling).short if methods.count(method(pooling)) == 1 else _with_dim(pooling) for pooling in ordered}
 
 
 def place(pooling: str) -> tuple[int, int, str]:
