@@ -8,10 +8,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
-import planted
 import pytest
 from PIL import Image
 
+import planted
 from compact_bilinear.experiments.records import summaries
 from compact_bilinear.report.drawing import DARK, Drawing
 from compact_bilinear.report.figures import cost_bars, error_against_dim, few_shot_curves, kernel_error, reliability_diagram
@@ -94,7 +94,9 @@ def test_dimension_curves_say_the_records_numbers() -> None:
     ends = [100 * found["tensor-sketch:32", "linear"], 100 * found["tensor-sketch:16384", "linear"]]
     assert f"Tensor Sketch from {ends[0]:.1f} % at d = 32 to {ends[1]:.1f} % at d = 16384;" in drawing.alternative
     assert f"full bilinear, fine-tuned, {100 * found['full-bilinear', 'fine-tuned']:.1f} %" in drawing.alternative
-    assert {"Tensor Sketch", "random Maclaurin", "full bilinear", "the paper’s number", "32", "16\u202f384"} <= set(texts(drawing))
+    assert {"Tensor Sketch", "random Maclaurin", "full bilinear", "the paper’s number", "32", "16\u202f384"} <= set(
+        texts(drawing)
+    )
     alone = error_against_dim([replace(record, paper=None) for record in planted.fig_dim()])
     assert "the paper’s number" not in texts(alone)
 
@@ -110,7 +112,9 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     assert {"FB", "RM", "TS", "ms", "MB", "33.6"} <= set(texts(drawing))
     assert "MB: FB 1.05, RM 33.6, TS 1.1" in drawing.alternative
     paths = [each.get("d", "") for each in ElementTree.fromstring(drawing.svg()).iter(f"{SVG}path")]
-    corners = [[float(x) for x in re.findall(r"[ML] ([\d.]+) ", path)] for path in paths if path.count("L") == 3 and "z" in path]
+    corners = [
+        [float(x) for x in re.findall(r"[ML] ([\d.]+) ", path)] for path in paths if path.count("L") == 3 and "z" in path
+    ]
     widths = np.sort([max(x) - min(x) for x in corners])[-6:]
     panels = [
         np.array([each.mean for each in summaries(planted.costs()) if each.measure == measure]) for measure in ("ms", "MB")

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..experiments.records import Record, Summary, is_share, summaries
 from .drawing import INK, Drawing
-from .names import AFTER, BEFORE, LEARNED, STAGES, headings, look, method, place
+from .names import AFTER, BEFORE, FIXED, LEARNED, STAGES, headings, look, method, place
 from .tables import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LINES: dict[str, Any] = {BEFORE: (0, (4, 2)), AFTER: "-", LEARNED: (0, (1, 1.3))}
-FIXED = ("full-bilinear", "full-bilinear-triangle", "average-pool", "fully-connected", "fisher-vector")  # they have one d
 
 
 def error_against_dim(records: Iterable[Record], measure: str = "error") -> Drawing:

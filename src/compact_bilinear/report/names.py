@@ -27,6 +27,8 @@ LOOKS = {
     "random-maclaurin": Look("random Maclaurin", "RM", "#c04f00", "#f08a4b", "^"),
     "tensor-sketch": Look("Tensor Sketch", "TS", "#0064a4", "#58a9e6", "o"),
 }
+# they draw nothing, and have one d
+FIXED = ("fully-connected", "average-pool", "full-bilinear", "full-bilinear-triangle")
 OTHER = Look("", "", "#7a5195", "#b58ad1", "*")
 BACKBONES = {"vgg-m": "VGG-M", "vgg16": "VGG-D", "tiny": "tiny"}
 DATA = ("CUB", "MIT", "DTD")
