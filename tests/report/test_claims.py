@@ -134,7 +134,8 @@ def test_numbers_and_standard_errors_by_hand() -> None:
     assert found.difference == pytest.approx(mean, abs=1e-9)
     assert found.standard_errors == pytest.approx(mean / error, rel=1e-6)
     assert found.sentence == (
-        "With one image of each class Tensor Sketch, d = 8192, has a mean AP of 15.73 %, full bilinear pooling of 12.83 %: "
+        "With one image of each class Tensor Sketch, d = 8192, has a mean AP of 15.73\u202f%, "
+        "full bilinear pooling of 12.83\u202f%: "
         f"a difference of +2.90 points (± {error:.2f}, draw by draw)."
     )
 
@@ -161,6 +162,8 @@ def test_several_seeds_of_a_split_are_paired_with_the_one_that_has_no_seed() -> 
 def test_full_bilinear_measured_once_is_known_for_it_draws_nothing() -> None:
     records = sketch("linear", 36) + full("linear", 30)[:1]
     assert reaches_full_bilinear(records).verdict == "refuted"
+    other_split = [replace(record, details={"split": k}) for k, record in enumerate(records)]
+    assert reaches_full_bilinear(other_split).verdict == "undecided", "another split would have been another number"
     tuned = sketch("fine-tuned", 36) + full("fine-tuned", 30)[:1]  # trained once, it would have been another
     assert close_after_fine_tuning(tuned).verdict == "undecided"
 
@@ -170,6 +173,10 @@ def test_one_repetition_decides_nothing() -> None:
         found = claim([record for record in cases["borne out"] if record.seed == 0])
         assert (found.verdict, found.standard_errors) == ("undecided", None)
         assert "no spread" in found.sentence
+
+
+def test_far_fewer_dimensions_are_not_3_percent() -> None:
+    assert reaches_full_bilinear(full("linear", 30) + sketch("linear", 60, 512)).difference is None
 
 
 def test_no_records_decide_nothing() -> None:

@@ -4,13 +4,14 @@ import csv
 import io
 import random
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 import planted
 from compact_bilinear.report.tables import Table, data_table, few_shot_table, pooling_table
-from compact_bilinear.report.typeset import to_csv, to_html, to_latex, to_markdown
+from compact_bilinear.report.typeset import to_csv, to_html, to_latex, to_markdown, write_table
 
 HOSTILE = r"""a|b <script>alert("1")</script> & 100% $x$ #_{y}~^ \input{z} *`[c](d)"""
 FORMS = (to_markdown, to_latex, to_csv, to_html)
@@ -97,3 +98,10 @@ def test_hostile_names_stay_in_their_cell_of_markdown() -> None:
     table = [line for line in to_markdown(hostile()).splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in table} == {9}
     assert r"\<script\>" in table[2]
+
+
+def test_files_hold_what_the_forms_say(tmp_path: Path) -> None:
+    table = data_table(planted.table4())
+    files = write_table(table, tmp_path, "table4")
+    assert [each.name for each in files] == ["table4.md", "table4.tex", "table4.csv"]
+    assert [each.read_text(encoding="utf-8") for each in files] == [to_markdown(table), to_latex(table), to_csv(table)]

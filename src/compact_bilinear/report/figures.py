@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..experiments.records import Record, Summary, is_share, summaries
 from .drawing import INK, Drawing
-from .names import AFTER, BEFORE, FIXED, LEARNED, STAGES, headings, look, method, place
-from .tables import as_text
+from .names import AFTER, BEFORE, FIXED, LEARNED, headings, look, method, place, stage_place
+from .table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+LEVELS = (*FIXED, "fisher-vector")  # they have one d, which is far from the others: a line in place of a curve
 LINES: dict[str, Any] = {BEFORE: (0, (4, 2)), AFTER: "-", LEARNED: (0, (1, 1.3))}
 
 
@@ -28,8 +29,13 @@ def error_against_dim(records: Iterable[Record], measure: str = "error") -> Draw
         measure: which one.
     """
     found = _of_one_place([each for each in summaries(records) if each.measure == measure and each.stage in LINES])
-    curves = _curves([each for each in found if method(each.pooling) not in FIXED])
-    levels = [each for each in found if method(each.pooling) in FIXED]
+    curves = _curves([each for each in found if method(each.pooling) not in LEVELS])
+    if not curves:
+        raise ValueError(
+            f"A curve against d needs a pooling whose d can be chosen, but got none with the measure {measure!r}.\n"
+            "Measure tensor-sketch:1024 and tensor-sketch:8192, for instance."
+        )
+    levels = [each for each in found if method(each.pooling) in LEVELS]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -49,7 +55,8 @@ def error_against_dim(records: Iterable[Record], measure: str = "error") -> Draw
         for curve in curves
     ]
     ends += [f"{look(level.pooling).name}{_stage(level)} {_number(level)}" for level in levels]
-    return Drawing(f"{_title(measure)} against dimension", f"{_title(measure)}: {'; '.join(ends)}.", paint)
+    words = f"{_title(measure)}: {'; '.join(ends)}."
+    return Drawing(f"{_title(measure)} against dimension", words, paint, _bands(found))
 
 
 def few_shot_curves(records: Iterable[Record], measure: str = "mean AP") -> Drawing:
@@ -104,7 +111,7 @@ def cost_bars(records: Iterable[Record], measures: Sequence[str] = ("ms", "MB"))
             figure.supxlabel("○ the paper’s number", fontsize=9)
 
     height = 1.1 + 0.3 * max(len(panel) for panel in panels)
-    return Drawing("Time and memory", "; ".join(words) + ".", paint, height)
+    return Drawing("Time and memory", "; ".join(words) + ".", paint, height=height)
 
 
 def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int = 10) -> Drawing:
@@ -118,6 +125,12 @@ def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int =
     import numpy as np
 
     sure, hit = np.asarray(confidence, float), np.asarray(right, float)
+    if not sure.size or sure.shape != hit.shape or sure.ndim != 1 or sure.min() < 0 or sure.max() > 1:
+        raise ValueError(
+            "A reliability diagram takes probabilities (b,) and as many answers, of one image or more, but got shapes "
+            f"{sure.shape} and {hit.shape}.\n"
+            "Pass the probability of the class that was named, from 0 to 1, and whether it was right."
+        )
     where = np.clip((sure * bins).astype(int), 0, bins - 1)
     count = np.bincount(where, minlength=bins)
     filled = np.flatnonzero(count)
@@ -136,7 +149,7 @@ def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int =
 
     mean, share, off = (as_text(100 * each, 1) for each in (float(sure.mean()), float(hit.mean()), gap))
     words = f"Of {sure.size} images {share} % are right; it was {mean} % sure on average; the mean gap is {off} points."
-    return Drawing("How sure, and how often right", words, paint)
+    return Drawing("How sure, and how often right", words, paint, words)
 
 
 def kernel_error(records: Iterable[Record], measure: str = "kernel error") -> Drawing:
@@ -170,14 +183,18 @@ def kernel_error(records: Iterable[Record], measure: str = "kernel error") -> Dr
         f"{look(first.pooling).name} from {first.mean:.3g} at d = {first.d} to {last.mean:.3g} at d = {last.d}"
         for first, last in ((curve[0], curve[-1]) for curve in curves)
     ]
-    return Drawing("Error of the kernel against dimension", f"Relative error of the kernel: {'; '.join(words)}.", paint)
+    counts = sorted({each.count for each in found})
+    caption = f"A mark is one of {' to '.join(str(each) for each in dict.fromkeys((counts[0], counts[-1])))} draws."
+    return Drawing(
+        "Error of the kernel against dimension", f"Relative error of the kernel: {'; '.join(words)}.", paint, caption
+    )
 
 
 def _curves(found: Iterable[Summary]) -> list[list[Summary]]:
     """The same pooling and stage, by d."""
 
     def key(each: Summary) -> Any:
-        return place(method(each.pooling)), STAGES.index(each.stage)
+        return place(method(each.pooling)), stage_place(each.stage)
 
     return [list(curve) for _, curve in groupby(sorted(found, key=lambda each: (key(each), each.d)), key)]
 
@@ -192,6 +209,14 @@ def _band(axes: Any, x: Sequence[float], curve: Sequence[Summary], **line: Any) 
     paper = [(place, unit * each.paper) for place, each in zip(x, curve, strict=True) if each.paper is not None]
     if paper:
         axes.plot(*zip(*paper, strict=True), known.marker, mfc="none", mec=known.light, ms=9, mew=1.1)
+
+
+def _bands(found: Iterable[Summary]) -> str:
+    counts = sorted({each.count for each in found if each.spread is not None})
+    if not counts:
+        return ""
+    some = " to ".join(str(each) for each in dict.fromkeys((counts[0], counts[-1])))
+    return f"Bands are ± one sample standard deviation of {some} repetitions."
 
 
 def _bars(axes: Any, panel: Sequence[Summary], names: dict[str, str]) -> None:
@@ -221,22 +246,18 @@ def _bars(axes: Any, panel: Sequence[Summary], names: dict[str, str]) -> None:
 def _legend(figure: Any, poolings: Iterable[str], stages: Iterable[str], paper: bool) -> None:
     from matplotlib.lines import Line2D
 
-    marks = [
-        Line2D(
-            [],
-            [],
-            color=look(each).light,
-            marker="" if method(each) in FIXED and stages else look(each).marker,
-            label=look(each).name,
-        )
-        for each in sorted(set(poolings), key=place)
-    ]
+    left, right = [], []
+    for each in sorted(set(poolings), key=place):
+        marker = "" if method(each) in LEVELS and stages else look(each).marker
+        left.append(Line2D([], [], color=look(each).light, marker=marker, label=look(each).name))
     words = {BEFORE: "not fine-tuned", AFTER: "fine-tuned", LEARNED: "fine-tuned, projection learned"}
     used = [stage for stage in LINES if stage in stages]
-    marks += [Line2D([], [], color=INK, linestyle=LINES[stage], linewidth=1.3, label=words[stage]) for stage in used]
+    right += [Line2D([], [], color=INK, linestyle=LINES[stage], linewidth=1.3, label=words[stage]) for stage in used]
     if paper:
-        marks.append(Line2D([], [], color=INK, linestyle="", marker="o", mfc="none", ms=8, mew=1.1, label="the paper’s number"))
-    figure.legend(handles=marks, loc="outside upper left", ncols=2, columnspacing=2.5)
+        right.append(Line2D([], [], color=INK, linestyle="", marker="o", mfc="none", ms=8, mew=1.1, label="the paper’s number"))
+    longest = max(len(left), len(right) if right else 0)  # a legend is filled column by column
+    marks = [*left, *[Line2D([], [], linestyle="", label=" ")] * (longest - len(left)), *right] if right else left
+    figure.legend(handles=marks, loc="outside upper left", ncols=2 if right else 1, columnspacing=2.5)
 
 
 def _has_paper(found: Iterable[Summary]) -> bool:

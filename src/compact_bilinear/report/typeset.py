@@ -5,14 +5,18 @@ Where the paper has numbers, a row is three lines: ours, the paper's, the differ
 
 import csv
 import io
+import re
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .tables import Cell, Number, Row, Table
+from ..whole_file import write_whole
+from .table import Cell, Number, Row, Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 LINES = ("ours", "paper", "difference")
 LATEX = str.maketrans(
     {
@@ -93,13 +97,40 @@ def to_html(table: Table) -> str:
     return environment().get_template("table.html.jinja").render(table=table)
 
 
+def write_table(table: Table, folder: Path, name: str) -> list[Path]:
+    """Write a table as NAME.md, NAME.tex and NAME.csv, each whole or not at all.
+
+    Args:
+        table: which.
+        folder: is there already.
+        name: of the files, without ending.
+
+    Returns:
+        The files.
+    """
+    texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
+    files = [folder / f"{name}.{ending}" for ending in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        write_whole(file, text)
+    return files
+
+
 @cache
 def environment() -> "Environment":
     """Where the templates are; whatever they are filled with is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("compact_bilinear", "report")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Names of files may hold what no page may: control characters, half characters, and what turns the text round."""
+    from markupsafe import Markup
+
+    return UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _lines(table: Table, row: Row) -> list[list[str]]:
