@@ -12,6 +12,7 @@ TEXTS = {
     "fisher-vector:3": 2 * 3 * 9,
     "full-bilinear": 81,
     "full-bilinear-triangle": 45,
+    "fully-connected": 9,
     "pca-bilinear:16": 16,
     "random-maclaurin:20": 20,
     "random-projection:20": 20,
@@ -33,6 +34,14 @@ def test_a_text_becomes_a_layer_and_a_text_again(text: str, dim: int) -> None:
 
 def test_all_names_are_tried_above() -> None:
     assert {read_pooling(text).name for text in TEXTS} == set(POOLINGS)
+
+
+def test_a_projection_is_learned_where_there_is_one() -> None:
+    for text in ("pca-bilinear:16", "random-maclaurin:20", "tensor-sketch:20"):
+        assert [each.requires_grad for each in read_pooling(text).build(9, learnable=True).parameters()], text
+        assert not list(read_pooling(text).build(9).parameters()), text
+    with pytest.raises(ValueError, match="or leave it fixed"):
+        read_pooling("average-pool").build(9, learnable=True)
 
 
 def test_what_is_not_written_is_the_papers() -> None:

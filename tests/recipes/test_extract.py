@@ -394,3 +394,11 @@ def test_progress_is_told_in_lines_where_nobody_watches(config: Make, capsys: py
     assert said[2].startswith("extract, to fit on: 16 of 16 images, ")
     assert said[3] == "extract: fitting pca-bilinear:4"
     assert said[4].startswith("extract: 29 of 29 images, ")
+
+
+def test_fully_connected_is_of_another_layer_and_by_itself(config: Make) -> None:
+    for wrong in (config("fully-connected", "tensor-sketch:8"), config("fully-connected", tap="conv4")):
+        with pytest.raises(ValueError, match="Extract it by itself"):
+            run(wrong)
+    with pytest.raises(ValueError, match="tiny has no tap 'fc7'"):
+        run(config("fully-connected"))

@@ -7,8 +7,10 @@ All have the attributes ``name``, ``tap``, ``channels``, ``stride``, ``image_siz
 
 from pathlib import Path
 
+import torch
+
 from .custom import CustomBackbone, look
-from .timm_bridge import load_timm
+from .timm_bridge import empty_timm, load_timm
 from .tiny import TINY, WEIGHTS
 from .vgg import VGG, VGG_D, VGG_M, Architecture, Conv, Norm, Pool
 from .weights import cache_folder, find_weights, load_vgg
@@ -24,6 +26,7 @@ __all__ = [
     "Norm",
     "Pool",
     "cache_folder",
+    "empty_backbone",
     "load_backbone",
     "load_timm",
     "load_vgg",
@@ -55,15 +58,32 @@ def load_backbone(name: str, weights: Path | str | None = None, tap: str | None 
         return load_vgg(architecture, find_weights(architecture.name, weights), tap)
     if name == "tiny":
         return load_vgg(TINY, WEIGHTS if weights is None else find_weights("tiny", weights), tap)
+    return load_timm(_of_timm(name, tap), weights)
+
+
+def empty_backbone(name: str, tap: str | None = None) -> VGG | CustomBackbone:
+    """A backbone whose weights are still to come, by ``load_state_dict(state, assign=True)``; nothing is read or downloaded.
+
+    Args:
+        name, tap: as :func:`load_backbone` takes them.
+    """
+    if name == "tiny" or name in VGGS:
+        with torch.device("meta"):
+            return VGG(VGGS.get(name, TINY), tap).eval()
+    return empty_timm(_of_timm(name, tap))
+
+
+def _of_timm(name: str, tap: str | None) -> str:
+    """What timm calls it."""
     kind, _, model = name.partition(":")
-    if kind == "timm" and model:
-        if tap is not None:
-            raise ValueError(f"{name} has no tap {tap!r}: it gives its last features.\nLeave tap out.")
-        return load_timm(model, weights)
-    raise ValueError(
-        f"There is no backbone {name!r}.\n"
-        f"Known are {', '.join(VGGS)}, tiny and timm:<name>; any other module becomes one as CustomBackbone(module)."
-    )
+    if kind != "timm" or not model:
+        raise ValueError(
+            f"There is no backbone {name!r}.\n"
+            f"Known are {', '.join(VGGS)}, tiny and timm:<name>; any other module becomes one as CustomBackbone(module)."
+        )
+    if tap is not None:
+        raise ValueError(f"{name} has no tap {tap!r}: it gives its last features.\nLeave tap out.")
+    return model
 
 
 def taps_of(name: str) -> tuple[str, ...]:

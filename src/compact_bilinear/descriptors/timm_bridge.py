@@ -43,10 +43,7 @@ def load_timm(name: str, weights: Path | str | None = None) -> CustomBackbone:
         name: as timm calls it, with or without the tag of its weights: "resnet50", "resnet50.a1_in1k".
         weights: a .safetensors or .pth file for this model; None for timm's own, which timm downloads and keeps.
     """
-    timm = _import_timm()
-    if not timm.is_model(name):
-        close = get_close_matches(name, timm.list_models(pretrained=True) + timm.list_models(), n=5, cutoff=0.4)
-        raise ValueError(f"timm has no model {name!r}.\nSimilar names: {', '.join(dict.fromkeys(close)) or 'none'}.")
+    timm = _timm_with(name)
     if weights is None:
         try:
             model = timm.create_model(name, pretrained=True, num_classes=0)
@@ -56,9 +53,25 @@ def load_timm(name: str, weights: Path | str | None = None) -> CustomBackbone:
                 "Go online once, or pass a file of weights for this model."
             ) from failure
     else:
-        model = timm.create_model(name, pretrained=False, num_classes=0)
+        model = _drawn(name)
         _fill(model, name, Path(weights))
-    settings: dict[str, Any] = model.pretrained_cfg
+    return _as_backbone(name, model)
+
+
+def empty_timm(name: str) -> CustomBackbone:
+    """A timm model as a backbone whose weights are still to come, drawn at random so far."""
+    return _as_backbone(name, _drawn(name))
+
+
+def _drawn(name: str) -> nn.Module:
+    timm = _timm_with(name)
+    with torch.random.fork_rng():  # what is drawn is overwritten, and nobody else's numbers shall depend on it
+        model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
+    return model
+
+
+def _as_backbone(name: str, model: nn.Module) -> CustomBackbone:
+    settings: Any = model.pretrained_cfg
     return CustomBackbone(
         LastFeatures(model),
         f"timm:{name}",
@@ -66,6 +79,14 @@ def load_timm(name: str, weights: Path | str | None = None) -> CustomBackbone:
         scale=settings["std"],
         image_size=settings["input_size"][-1],
     ).eval()
+
+
+def _timm_with(name: str) -> ModuleType:
+    timm = _import_timm()
+    if not timm.is_model(name):
+        close = get_close_matches(name, timm.list_models(pretrained=True) + timm.list_models(), n=5, cutoff=0.4)
+        raise ValueError(f"timm has no model {name!r}.\nSimilar names: {', '.join(dict.fromkeys(close)) or 'none'}.")
+    return timm
 
 
 def _fill(model: nn.Module, name: str, path: Path) -> None:

@@ -13,7 +13,7 @@ from .random_maclaurin import RandomMaclaurin
 from .random_projection import RandomProjection
 from .tensor_sketch import TensorSketch
 
-Build = Callable[[int, int, int, bool], nn.Module]  # of channels, DIM, seed, and whether it is sparse
+Build = Callable[[int, int, int, bool, bool], nn.Module]  # of channels, DIM, seed, and whether it is sparse, and learnable
 
 
 class _Known(NamedTuple):
@@ -22,20 +22,26 @@ class _Known(NamedTuple):
     build: Build
     dim: int = 0  # the one taken where none is written; 0 where none may be
     options: tuple[str, ...] = ()
+    learns: bool = False  # it has a projection that can be trained
+    tap: str | None = None  # the layer that it is a pooling of; None for any
 
 
 # d = 8192 and 64 Gaussians are the paper's; 4096 are 64 principal components
 POOLINGS = {
-    "average-pool": _Known(lambda c, d, seed, sparse: AveragePool(c)),
-    "fisher-vector": _Known(lambda c, k, seed, sparse: FisherVector(c, k), 64, ("seed",)),
-    "full-bilinear": _Known(lambda c, d, seed, sparse: FullBilinear(c)),
-    "full-bilinear-triangle": _Known(lambda c, d, seed, sparse: FullBilinear(c, triangle=True)),
-    "pca-bilinear": _Known(lambda c, d, seed, sparse: PCABilinear(c, d, learnable=False), 4096),
-    "random-maclaurin": _Known(lambda c, d, seed, sparse: RandomMaclaurin(c, d, seed), 8192, ("seed",)),
-    "random-projection": _Known(
-        lambda c, d, seed, sparse: RandomProjection(c, d, seed, sparse=sparse), 8192, ("seed", "sparse")
+    "average-pool": _Known(lambda c, d, seed, sparse, learn: AveragePool(c)),
+    "fisher-vector": _Known(lambda c, k, seed, sparse, learn: FisherVector(c, k), 64, ("seed",)),
+    "full-bilinear": _Known(lambda c, d, seed, sparse, learn: FullBilinear(c)),
+    "full-bilinear-triangle": _Known(lambda c, d, seed, sparse, learn: FullBilinear(c, triangle=True)),
+    # the paper's baseline without any pooling: the network's own last layers, of which there is one location
+    "fully-connected": _Known(lambda c, d, seed, sparse, learn: AveragePool(c), tap="fc7"),
+    "pca-bilinear": _Known(lambda c, d, seed, sparse, learn: PCABilinear(c, d, learn), 4096, learns=True),
+    "random-maclaurin": _Known(
+        lambda c, d, seed, sparse, learn: RandomMaclaurin(c, d, seed, learn), 8192, ("seed",), learns=True
     ),
-    "tensor-sketch": _Known(lambda c, d, seed, sparse: TensorSketch(c, d, seed), 8192, ("seed",)),
+    "random-projection": _Known(
+        lambda c, d, seed, sparse, learn: RandomProjection(c, d, seed, sparse=sparse), 8192, ("seed", "sparse")
+    ),
+    "tensor-sketch": _Known(lambda c, d, seed, sparse, learn: TensorSketch(c, d, seed, learn), 8192, ("seed",), learns=True),
 }
 
 
@@ -57,9 +63,22 @@ class NamedPooling(NamedTuple):
         """Whether it pools descriptors before their last ReLU, as the paper does for Fisher vectors."""
         return self.name == "fisher-vector"
 
-    def build(self, channels: int) -> nn.Module:
-        """The layer for descriptors of so many channels. PCA and Fisher vectors are still to be fitted."""
-        return POOLINGS[self.name].build(channels, self.dim, self.seed, self.sparse)
+    @property
+    def tap(self) -> str | None:
+        """The only tap of a backbone that it takes; None where it takes any."""
+        return POOLINGS[self.name].tap
+
+    def build(self, channels: int, learnable: bool = False) -> nn.Module:
+        """The layer for descriptors of so many channels. PCA and Fisher vectors are still to be fitted.
+
+        Args:
+            channels: c.
+            learnable: its projection is to be trained.
+        """
+        if learnable and not POOLINGS[self.name].learns:
+            learning = ", ".join(name for name, known in POOLINGS.items() if known.learns)
+            raise ValueError(f"{self.name} has no projection that could be learned.\nTake {learning}, or leave it fixed.")
+        return POOLINGS[self.name].build(channels, self.dim, self.seed, self.sparse, learnable)
 
     def fit(self, layer: nn.Module, descriptors: Tensor) -> None:
         """Fit a layer that :meth:`build` built, if it is one that can be fitted.

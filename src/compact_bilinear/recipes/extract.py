@@ -44,7 +44,8 @@ class Extract:
         torchrun --nproc-per-node 8 -m compact_bilinear extract photos --out features
 
     Poolings are tensor-sketch, random-maclaurin and random-projection (:8192, or another d), full-bilinear,
-    full-bilinear-triangle, pca-bilinear (:4096, or another square), fisher-vector (:64 Gaussians) and average-pool.
+    full-bilinear-triangle, pca-bilinear (:4096, or another square), fisher-vector (:64 Gaussians) and average-pool; and, by
+    itself, fully-connected: the network's own last layers but one.
     """
 
     data: Positional[Path]
@@ -134,7 +135,7 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     network = load_network(
         backbone or config.backbone,
         config.weights,
-        config.tap,
+        _read_tap(config.tap, poolings),
         before_relu=any(pooling.before_relu for pooling in poolings),
         size=config.size,
         device=device,
@@ -310,6 +311,20 @@ def _read_poolings(texts: Sequence[str]) -> list[NamedPooling]:
             f"Each pooling is computed once, but {twice} was asked for twice.\nLeave one out, or give it another seed."
         )
     return poolings
+
+
+def _read_tap(tap: str | None, poolings: Sequence[NamedPooling]) -> str | None:
+    """The layer that all poolings take."""
+    wanted = {pooling.tap for pooling in poolings if pooling.tap is not None}
+    if not wanted:
+        return tap
+    if len({pooling.tap for pooling in poolings}) > 1 or tap not in (None, *wanted):
+        others = ", ".join(str(pooling) for pooling in poolings if pooling.tap is None) or f"--tap {tap}"
+        raise ValueError(
+            f"fully-connected takes the layer {', '.join(wanted)}, of images of another size, and not that of {others}.\n"
+            "Extract it by itself, into a folder of its own."
+        )
+    return wanted.pop()
 
 
 def _facts(pooling: NamedPooling, layer: Any) -> dict[str, Any]:
