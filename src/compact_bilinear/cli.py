@@ -15,6 +15,8 @@ from typing import Any
 VERBS = {
     "extract": ("Extract", "Pool the images of a folder into features."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
+    "index": ("Index", "Make an index of features, to search in, or change one."),
+    "search": ("Search", "Find images of an index that look like others, or twins."),
 }
 HELP = """usage: cbp VERB ... [--debug]
 

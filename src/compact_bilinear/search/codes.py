@@ -5,8 +5,7 @@ behind the other; so the codes are written as they come, and the header, which s
 """
 
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 import faiss
 import numpy as np
@@ -47,7 +46,7 @@ def empty_like(rows: Rows) -> Rows:
 
 
 class RowsWriter:
-    """A file of rows, written block after block; as a context it commits at its end, and leaves nothing after an exception.
+    """A file of rows, written block after block, then :meth:`commit` or :meth:`abandon`.
 
     Args:
         file: where.
@@ -70,6 +69,19 @@ class RowsWriter:
         self._open.write(np.ascontiguousarray(codes).data)
         self.count += len(codes)
 
+    def commit(self) -> None:
+        """Say how many rows there are, and give the file its name."""
+        with self._open:
+            self._open.seek(0)
+            self._open.write(self._header())
+        open_rows(self._whole.part, self.count)  # that FAISS reads what is written here is made sure of each time
+        self._whole.commit()
+
+    def abandon(self) -> None:
+        """Leave no trace."""
+        self._open.close()
+        self._whole.abandon()
+
     def _header(self) -> bytes:
         one = empty_like(self._empty)
         one.add(np.zeros((1, one.d), np.float32))
@@ -78,21 +90,6 @@ class RowsWriter:
         unit = int.from_bytes(header[-8:], "little")
         header[8:16], header[-8:] = self.count.to_bytes(8, "little"), (self.count * unit).to_bytes(8, "little")
         return bytes(header)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            with self._open:
-                if kind is None:
-                    self._open.seek(0)
-                    self._open.write(self._header())
-            if kind is None:
-                open_rows(self._whole.part, self.count)  # that FAISS reads what is written here is made sure of each time
-                self._whole.commit()
-        finally:
-            self._whole.abandon()
 
 
 def open_rows(file: Path, count: int) -> Rows:

@@ -8,7 +8,6 @@ ivf-pq the nearest of many lists are looked at, in which trained on a sample; a 
 ====== ================================================= ================================
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..whole_file import WholeFile, undamaged
-from .codes import BLOCK, Rows, decode
+from .codes import Rows
 
 Engine = Literal["flat", "hnsw", "ivf-pq"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -102,8 +101,8 @@ class Hnsw:
         return Candidates(*self.graph.search(queries, k, params=settings))
 
 
-def build_graph(rows: Rows, file: Path) -> Iterator[int]:
-    """Write the graph over rows, and tell how many are in it as it grows."""
+def empty_graph(rows: Rows) -> Any:
+    """An HNSW index without rows, that encodes those it is given as ``rows`` does."""
     if isinstance(rows, faiss.IndexFlat):
         graph = faiss.IndexHNSWFlat(rows.d, LINKS, faiss.METRIC_INNER_PRODUCT)
     else:
@@ -111,11 +110,7 @@ def build_graph(rows: Rows, file: Path) -> Iterator[int]:
         storage = faiss.downcast_index(graph.storage)
         storage.sq, storage.is_trained, graph.is_trained = rows.sq, True, True
     graph.hnsw.efConstruction = CARE
-    for first, block in _decoded(rows):
-        graph.add(block)
-        yield first + len(block)
-    with WholeFile(file) as part:
-        faiss.write_index(graph, str(part), faiss.IO_FLAG_SKIP_STORAGE)
+    return graph
 
 
 class IvfPq:
@@ -176,13 +171,7 @@ def _lists(coarse: Any, count: int, size: int) -> Any:
     return faiss.IndexIVFPQ(coarse, coarse.d, count, size, 8, faiss.METRIC_INNER_PRODUCT)
 
 
-def write_lists(lists: Any, file: Path) -> None:
-    """Write lists that were filled."""
+def write_engine(index: Any, file: Path) -> None:
+    """Write a graph without the rows under it, or lists."""
     with WholeFile(file) as part:
-        faiss.write_index(lists, str(part))
-
-
-def _decoded(rows: Rows) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    size = max(1, BLOCK // rows.d)
-    for first in range(0, rows.ntotal, size):
-        yield first, decode(rows, np.arange(first, min(first + size, rows.ntotal)))
+        faiss.write_index(index, str(part), faiss.IO_FLAG_SKIP_STORAGE)

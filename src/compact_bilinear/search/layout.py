@@ -30,7 +30,7 @@ LOCK = ".lock"
 FORMAT = "compact-bilinear index"
 FORMAT_VERSION = 1
 CHEAP = 2**24  # bytes up to which a file is read in full when an index is opened: some milliseconds
-OURS = re.compile(rf"(rows|graph|lists|items|deleted|model)-\d{{5}}(\.\w+)?|\..*{re.escape(PART)}")
+OURS = re.compile(rf"(rows|graph|lists|items|deleted|model)-(?P<generation>\d{{5,}})(\.\w+)?|\..*{re.escape(PART)}")
 
 Manifest = dict[str, Any]
 
@@ -42,6 +42,12 @@ def name_of(what: str, generation: int, suffix: str) -> str:
     'rows-00003.faiss'
     """
     return f"{what}-{generation:05}{suffix}"
+
+
+def generation_of(name: str) -> int:
+    """The generation that a file's name tells of, 0 if it is none of ours."""
+    match = OURS.fullmatch(name)
+    return int(match["generation"] or 0) if match else 0
 
 
 def facts_of(file: Path) -> dict[str, Any]:
