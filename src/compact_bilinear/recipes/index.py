@@ -68,8 +68,8 @@ class Index:
     """To measure: images in the index, 0 for all."""
     measure_queries: int = 200
     """To measure: images that ask."""
-    output: Literal["table", "csv", "jsonl"] = "table"
-    """To measure: how the result is printed."""
+    format: Literal["text", "csv", "jsonl"] = "text"
+    """To measure: lines for people, a table for other programs, or a JSON object a line."""
     seed: int = 0
     """What samples are drawn from."""
 
@@ -87,7 +87,7 @@ def run(config: Index) -> str:
     if config.measure:
         assert store is not None  # _check has seen to it, here and below
         settings = {"images": config.measure_images, "queries": config.measure_queries, "seed": config.seed}
-        return as_text([as_record(each) for each in measure(store, _pooling(config, store), **settings)], config.output)
+        return as_text([as_record(each) for each in measure(store, _pooling(config, store), **settings)], config.format)
     assert config.out is not None
     if config.verify:
         index = Opened(config.out)

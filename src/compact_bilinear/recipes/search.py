@@ -21,7 +21,7 @@ class Search:
     For instance, like a photograph; like all in a folder; like one that is inside; and the near-duplicates:
 
         cbp search birds photo.jpg
-        cbp search birds new-photos --top 3 --output csv
+        cbp search birds new-photos --top 3 --format csv
         cbp search birds crow/07.jpg
         cbp search birds --duplicates
 
@@ -40,8 +40,8 @@ class Search:
     """Find groups of images in the index that are the same, or nearly."""
     threshold: float = 0.95
     """The least similarity of two images that count as the same."""
-    output: Literal["table", "csv", "jsonl"] = "table"
-    """How the result is printed."""
+    format: Literal["text", "csv", "jsonl"] = "text"
+    """Lines for people, a table for other programs, or a JSON object a line."""
     device: str = "auto"
     """cpu or cuda, for the model."""
     batch: int = 0
@@ -65,7 +65,7 @@ def run(config: Search) -> None:
     broken: list[str] = []
     groups = _duplicates(config, index) if config.duplicates else _answers(config, index, broken)
     for title, name, rows in groups:
-        sys.stdout.write(group_as_text(title, name, rows, config.output, first=first) + "\n")
+        sys.stdout.write(group_as_text(title, name, rows, config.format, first=first) + "\n")
         first = False
     if broken:
         sys.stdout.flush()
@@ -105,7 +105,10 @@ def _read(name: str, index: "Index") -> list[_Query]:
 
     path = Path(name)
     if path.is_dir():
-        return [_Query(str(path / each), None) for each in images_below(path)]
+        images, _ = images_below(path)
+        if not images:
+            raise ValueError(f"{name} has no images.\nName a folder that holds some, or an image.")
+        return [_Query(str(path / each), None) for each in images]
     return [_Query(name, None if path.exists() else index.find(name))]
 
 

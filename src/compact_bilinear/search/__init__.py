@@ -18,10 +18,11 @@ from .engine import Engine, choose_engine
 from .index import Found, Index, Item
 from .measure import Measured, measure
 from .retrieval import Retrieval, retrieval
-from .writer import IndexWriter
+from .writer import Done, IndexWriter
 
 __all__ = [
     "Codes",
+    "Done",
     "Engine",
     "Found",
     "Group",

@@ -6,44 +6,44 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-Format = Literal["table", "csv", "jsonl"]
+Format = Literal["text", "csv", "jsonl"]
 Row = Mapping[str, Any]
 
 
-def as_text(rows: Sequence[Row], output: Format) -> str:
+def as_text(rows: Sequence[Row], style: Format) -> str:
     """Rows with the same names, with a line that names them.
 
-    >>> print(as_text([{"engine": "flat", "mAP": 1.0}, {"engine": "hnsw", "mAP": 0.98765}], "table"))
+    >>> print(as_text([{"engine": "flat", "mAP": 1.0}, {"engine": "hnsw", "mAP": 0.98765}], "text"))
     engine  mAP
     flat    1.000
     hnsw    0.988
     """
-    if output == "jsonl":
+    if style == "jsonl":
         return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    if output == "csv":
+    if style == "csv":
         return _csv(rows, header=True)
     return "\n".join(_columns([dict(zip(rows[0], rows[0], strict=True)), *rows]))
 
 
-def group_as_text(title: Row, name: str, rows: Sequence[Row], output: Format, *, first: bool) -> str:
+def group_as_text(title: Row, name: str, rows: Sequence[Row], style: Format, *, first: bool) -> str:
     """Rows that belong together.
 
     Args:
         title: what is to be said of all of them, one thing.
         name: of the rows, in JSON.
         rows: with the same names.
-        output: how.
+        style: how.
         first: whether this is the first group: CSV names its columns once.
 
-    >>> print(group_as_text({"query": "a.jpg"}, "neighbours", [{"rank": 1, "path": "b.jpg"}], "table", first=True))
+    >>> print(group_as_text({"query": "a.jpg"}, "neighbours", [{"rank": 1, "path": "b.jpg"}], "text", first=True))
     a.jpg
       1  b.jpg
     >>> print(group_as_text({"query": "a.jpg"}, "neighbours", [{"rank": 1, "path": "b.jpg"}], "jsonl", first=True))
     {"query": "a.jpg", "neighbours": [{"rank": 1, "path": "b.jpg"}]}
     """
-    if output == "jsonl":
+    if style == "jsonl":
         return json.dumps({**title, name: rows}, ensure_ascii=False)
-    if output == "csv":
+    if style == "csv":
         return _csv([{**title, **row} for row in rows], header=first)
     return "\n".join([*map(str, title.values()), *(f"  {line}" for line in _columns(rows))])
 
