@@ -118,7 +118,8 @@ def run(config: Index) -> str:
 
 def _said(done: "Done") -> str:
     if done.skipped:
-        note(f"left out are {len(done.skipped)} images whose features are zero or not finite: {', '.join(done.skipped)}")
+        names = ", ".join(done.skipped[:10]) + (", ..." if len(done.skipped) > 10 else "")
+        note(f"left out for features that are zero or not finite, {len(done.skipped)} in all: {names}")
     return f"{done.line}\n{done.index}"
 
 
@@ -157,7 +158,9 @@ def _check(config: Index) -> None:
     if what in ("", "add", "replace", "measure") and config.features is None:
         raise ValueError("An index is of features, but none were named.\nWrite `cbp index FEATURES --out INDEX`.")
     if what in ("delete", "compact", "verify") and config.features is not None:
-        raise ValueError(f"--{what} takes no features, but got {config.features}.\nWrite `cbp index --out {config.out} --{what}`.")
+        raise ValueError(
+            f"--{what} takes no features, but got {config.features}.\nWrite `cbp index --out {config.out} --{what}`."
+        )
     if min(config.measure_images, config.seed) < 0 or config.measure_queries < 1:
         raise ValueError(
             "Index takes measure_images ≥ 0, measure_queries ≥ 1 and seed ≥ 0, but got "

@@ -69,7 +69,10 @@ def run(config: Search) -> None:
         first = False
     if broken:
         sys.stdout.flush()
-        raise OSError(f"{len(broken)} of the images are broken and were skipped: {broken[0]}.\nMend them, or leave them out.")
+        raise OSError(
+            f"Images that gave no features: {len(broken)}; the first is {broken[0]}.\n"
+            "Mend or remove what is named above; for all else is printed what was found."
+        )
 
 
 Group = tuple[dict[str, Any], str, list[dict[str, Any]]]
@@ -80,7 +83,7 @@ def _duplicates(config: Search, index: "Index") -> Iterator[Group]:
 
     found = duplicates(index, config.threshold)
     count = sum(len(group.numbers) for group in found)
-    note(f"{count} of {len(index)} images are in {len(found)} groups of a similarity of {config.threshold} or more")
+    note(f"groups with a similarity of {config.threshold} or more: {len(found)}, of {count} of {len(index)} images")
     for place, group in enumerate(found, start=1):
         yield {"group": place}, "images", _rows(index, group.similarities.tolist(), group.numbers.tolist())
 
@@ -92,7 +95,7 @@ def _answers(config: Search, index: "Index", broken: list[str]) -> Iterator[Grou
     for query in queries:
         near = next(found) if query.number is None else index.neighbours(query.number, config.top, config.effort)
         if isinstance(near, str):
-            note(near)
+            note(f"left out: {near}")
             broken.append(near)
             continue
         rows = _rows(index, near.similarities.tolist(), near.numbers.tolist())
@@ -133,7 +136,7 @@ def _of_files(files: Sequence[str], config: Search, index: "Index") -> "Iterator
         said: dict[int, Found | str] = dict(answer.broken)
         if len(answer.places):
             features = answer.output.numpy()
-            directed = features.any(axis=1)  # a grey image may have features that are all zero
+            directed = (features != 0).any(axis=1)  # a grey image may have features that are all zero
             near = iter(index.search(features[directed], config.top, config.effort))
             for place, has_direction in zip(answer.places.tolist(), directed.tolist(), strict=True):
                 said[place] = next(near) if has_direction else f"{files[place]}: its features are zero"

@@ -55,7 +55,7 @@ def duplicates(index: Index, threshold: float = THRESHOLD) -> list[Group]:
         for done, pairs in pairs_of(index, numbers):
             same = pairs.similarities >= threshold
             if same.any():
-                groups.connect(*(each[same] for each in pairs))
+                groups.connect(pairs.one[same], pairs.other[same], pairs.similarities[same])
             advance(done)
     return groups.found(numbers)
 
@@ -71,7 +71,7 @@ def _all_pairs(index: Index, numbers: NDArray[np.int64]) -> Iterator[tuple[int, 
             for row in range(max(0, inside), len(x), TILE):
                 similarities = x[row : row + TILE] @ y.T
                 if row == inside:
-                    similarities[np.tri(*similarities.shape, dtype=bool)] = -2  # each pair once, and none with itself
+                    similarities[np.tri(*similarities.shape, dtype=np.bool_)] = -2  # each pair once, and none with itself
                 one, other = np.divmod(np.arange(similarities.size), len(y))
                 yield len(y) * (row == inside), Pairs(start + row + one, column + other, similarities.reshape(-1))
 

@@ -51,7 +51,10 @@ def choose_engine(count: int, d: int) -> tuple[Engine, str]:
     if count * d <= FLAT:
         return "flat", f"{numbers} few enough to look at all of them (up to {FLAT:,})"
     if count * d <= GRAPH:
-        return "hnsw", f"{numbers} too many to look at all of them, and few enough to hold while a graph is made (up to {GRAPH:,})"
+        return (
+            "hnsw",
+            f"{numbers} too many to look at all of them, and few enough to hold while a graph is made (up to {GRAPH:,})",
+        )
     return "ivf-pq", f"{numbers} too many to hold while a graph is made (up to {GRAPH:,})"
 
 

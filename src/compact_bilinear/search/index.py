@@ -86,9 +86,9 @@ class Index:
         engines = " and ".join(dict.fromkeys(segment.facts["engine"] for segment in self.segments))
         of = f" of {len(self.classes)} classes" if self.classes else ""
         line = f"{self.folder}: {len(self)} images{of}, {self.pooling} (d={self.d}) in {self.manifest['codes']}, {engines}"
-        dead = sum(int(segment.dead.sum()) for segment in self.segments)
-        if dead or len(self.segments) > 1:
-            line += f"\n{dead} of its rows are deleted, {len(self.segments)} parts; --compact makes one of what is left"
+        rows, parts = sum(segment.count for segment in self.segments), len(self.segments)
+        if rows > len(self) or parts > 1:
+            line += f"\ndeleted or replaced: {rows - len(self)} of {rows} rows; parts: {parts}; --compact makes one of what is left"
         return line
 
     @property
@@ -120,7 +120,8 @@ class Index:
             )
         if top < 1 or (effort is not None and effort < 1):
             raise ValueError(
-                f"A search finds top ≥ 1 items with an effort ≥ 1, but got top={top}, effort={effort}.\nWrite top=10, and no effort."
+                f"A search finds top ≥ 1 items with an effort ≥ 1, but got top={top}, effort={effort}.\n"
+                "Write top=10, and no effort."
             )
         queries, kept = unit(features)
         if not kept.all():

@@ -61,6 +61,7 @@ def measure(
     rows, labels, asking = _draw(store, pooling, images, queries, seed)
     x, of_x = rows[~asking], labels[~asking]
     q, of_q = rows[asking], labels[asking]
+    note(f"measure: {len(x)} images of {store.folder}, which {len(q)} others ask for their neighbours")
     truth: list[Near] = []
     slowest = 0.0
     for engine, codes in OPTIONS:
@@ -96,7 +97,8 @@ def _draw(
     asked = min(queries, count // 10)
     if asked < 1:
         raise ValueError(
-            f"To measure takes at least 10 images, but {store.folder} has {count}.\nExtract more of them, or take flat: it is exact."
+            f"To measure takes at least 10 images, but {store.folder} has {count}.\n"
+            "Extract more of them, or take flat: it is exact."
         )
     drawn = np.random.default_rng(seed).permutation(count)[: images + asked if images else count]
     wanted, asks = np.zeros(count, bool), np.zeros(count, bool)
@@ -106,9 +108,7 @@ def _draw(
     return np.concatenate(parts), store.labels[kept], asks[kept]
 
 
-def _build(
-    folder: Path, x: NDArray[np.float32], engine: Engine, codes: Codes, seed: int
-) -> tuple[Segment, int, float]:
+def _build(folder: Path, x: NDArray[np.float32], engine: Engine, codes: Codes, seed: int) -> tuple[Segment, int, float]:
     """An index as `cbp index` makes it, its bytes, and the seconds that it took."""
     start = time.perf_counter()
     drawn = np.random.default_rng(seed).permutation(len(x))[: sample_size(x.shape[1])]

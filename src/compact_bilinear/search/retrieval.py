@@ -72,14 +72,11 @@ def retrieval(
     for rows, x in _queries(store, pooling, query_split, asking, max(1, RANKED // max(1, len(gallery)))):
         labels = store.labels[rows]
         myself = gallery[None] == rows[:, None]
-        asks = (labels >= 0) & (sizes[labels] - myself.any(1) > 0)
-        rows, x, labels, myself = rows[asks], x[asks], labels[asks], myself[asks]
-        if not len(rows):
-            continue
+        asks = (labels >= 0) & (sizes[labels] > myself.any(1))
         similarities = np.concatenate([x @ block.rows.T for block in unit_blocks(store, pooling, gallery_split)], axis=1)
         similarities[myself] = -np.inf  # comes last, where it is of no class
         order = np.argsort(-similarities, axis=1, kind="stable")
-        relevant = np.take_along_axis((store.labels[gallery][None] == labels[:, None]) & ~myself, order, axis=1)
+        relevant = np.take_along_axis((store.labels[gallery][None] == labels[:, None]) & ~myself, order, axis=1)[asks]
         precision = np.cumsum(relevant, axis=1) / np.arange(1, len(gallery) + 1)
         average = (precision * relevant).sum(1) / relevant.sum(1)
         found.append(np.stack([average, *(relevant[:, :k].any(1) for k in ks)], axis=1).astype(np.float64))

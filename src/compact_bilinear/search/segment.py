@@ -73,10 +73,9 @@ class Segment:
         more = max(LEAST, AGAIN * top) if isinstance(self.engine, IvfPq) else top + MARGIN
         found = self.engine.candidates(queries, min(more, self.count), effort, self._alive)
         for query, similarities, positions in zip(queries, *found, strict=True):
-            if self.engine.exact:
-                positions = self._with_all_as_good(query, similarities, positions, top)
-            positions = positions[positions >= 0]
-            yield _best(self._similarities(query, positions), positions, top)
+            found_too = self._with_all_as_good(query, similarities, positions, top) if self.engine.exact else positions
+            there = found_too[found_too >= 0]
+            yield _best(self._similarities(query, there), there, top)
 
     def find(self, path: str) -> int | None:
         """The position of an item that was not deleted."""
@@ -104,7 +103,8 @@ def _best(similarities: NDArray[np.float64], positions: NDArray[np.int64], top: 
     there = positions >= 0
     similarities, positions = similarities[there].round(DIGITS), positions[there]
     order = np.lexsort((positions, -similarities))[:top]
-    return Near(similarities[order], positions[order])
+    # rounded rows are not quite as long as 1, and nothing is more similar to itself than that
+    return Near(similarities[order].clip(-1, 1), positions[order])
 
 
 def items_table(paths: Sequence[str], labels: NDArray[np.integer], splits: Sequence[str], place: int) -> pa.Table:

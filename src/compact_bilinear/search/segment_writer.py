@@ -46,7 +46,8 @@ def settle(engine: str, codes: str, count: int, d: int) -> tuple[Engine, Codes, 
         return _either(chosen), kept, why
     if codes == "pq" and engine != "ivf-pq":
         raise ValueError(
-            f"PQ codes belong to the engine ivf-pq, but got {engine}.\nWrite --engine ivf-pq, or --codes 8-bit, which are small too."
+            f"PQ codes belong to the engine ivf-pq, but got {engine}.\n"
+            "Write --engine ivf-pq, or --codes 8-bit, which are small too."
         )
     return _either(engine), kept, "as was asked for"
 

@@ -1,13 +1,14 @@
 """Writing an index: made, added to, deleted from, compacted; each time there is the old one, and then the new one.
 
-A writer holds the lock, writes files that no manifest names, and in the end the manifest. Killed before, it has changed nothing,
-and the next writer removes what it left.
+A writer holds the lock, writes files that no manifest names, and in the end the manifest. Killed before, it has changed
+nothing, and the next writer removes what it left.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,8 @@ from .unit_rows import unit_blocks
 NO_MATTER = ("data", "device", "batch", "precision", "fit_images", "seed")
 
 
-class Done(NamedTuple):
+@dataclass(frozen=True)
+class Done:
     """What a writer did."""
 
     index: Index  # as it is now
@@ -91,7 +93,9 @@ class IndexWriter:
             self._refuse_what_is_there(replace)
             chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
             trained = train(chosen, kept, sample(store, pooling, chosen, kept, seed), seed)
-            segment, files, skipped = self._segment(store, pooling, chosen, trained, generation, store.labels, 0 if images else -1)
+            segment, files, skipped = self._segment(
+                store, pooling, chosen, trained, generation, store.labels, 0 if images else -1
+            )
             model = None
             if save_model is not None:
                 model = name_of("model", generation, "")
@@ -115,7 +119,7 @@ class IndexWriter:
                 files,
                 None,
             )
-        line = f"{segment['count']} images are in {self.folder}; {chosen}, for {why}; {kept}"
+        line = f"engine: {chosen}, for {why}"
         return Done(Index(self.folder), line, skipped)
 
     def add(self, store: FeatureStore, images: Path | None = None) -> Done:
@@ -142,7 +146,7 @@ class IndexWriter:
             dead.append(np.zeros(segment["count"], bool))
             now = manifest | {"classes": classes, "images": places}
             self._commit(now, generation, [*manifest["segments"], segment], manifest["files"] | files, dead)
-        line = f"{segment['count'] - replaced} images were added to {self.folder}, and {replaced} replaced"
+        line = f"added to {self.folder}: {segment['count'] - replaced} images; replaced: {replaced}"
         return Done(Index(self.folder), line, skipped)
 
     def delete(self, paths: Sequence[str]) -> Done:
@@ -159,7 +163,8 @@ class IndexWriter:
                     f"An index has at least one image, but these are all that {self.folder} has.\nRemove the folder instead."
                 )
             self._commit(index.manifest, generation, index.manifest["segments"], index.manifest["files"], dead)
-        return Done(Index(self.folder), f"{len(index) - sum(int((~each).sum()) for each in dead)} images were deleted")
+        now = Index(self.folder)
+        return Done(now, f"deleted from {self.folder}: {len(index) - len(now)} of {len(index)} images")
 
     def compact(self) -> Done:
         """Make one segment of all, without what was deleted; where the engine is left to the size, it is chosen anew."""
@@ -167,7 +172,7 @@ class IndexWriter:
             index = self._require(before)
             index.verify()  # before damage is given a checksum that fits
             manifest, count = index.manifest, len(index)
-            engine, codes, why = settle(manifest["engine"], manifest["codes"], count, index.d)
+            engine, _, why = settle(manifest["engine"], manifest["codes"], count, index.d)
             kept = trained_as(index.segments)
             trained = kept if kept.rows is None else self._retrained(index, engine, kept)
             with SegmentWriter(self.folder, generation, engine, trained) as writer:
@@ -178,10 +183,10 @@ class IndexWriter:
                         for segment, positions in _alive(index):
                             writer.add(segment.decode(positions), codes_of(segment.rows)[positions])
                             advance(len(positions))
-                segment, files = writer.finish(_alive_items(index))
-            model = {name: facts for name, facts in manifest["files"].items() if "/" in name}
-            self._commit(manifest, generation, [segment], files | model, None)
-        return Done(Index(self.folder), f"{count} images are in one part of {self.folder}; {engine}, for {why}; {codes}")
+                facts, files = writer.finish(_alive_items(index))
+            model = {name: each for name, each in manifest["files"].items() if "/" in name}
+            self._commit(manifest, generation, [facts], files | model, None)
+        return Done(Index(self.folder), f"engine: {engine}, for {why}")
 
     def _retrained(self, index: Index, engine: Engine, kept: Trained) -> Trained:
         """Lists for as many rows as there are now; codes stay what they are."""
@@ -307,7 +312,9 @@ def sample(store: FeatureStore, pooling: str, engine: str, codes: str, seed: int
         return np.empty((0, d), np.float32)
     drawn = np.zeros(len(store), bool)
     drawn[np.random.default_rng(seed).permutation(len(store))[: sample_size(d)]] = True
-    return np.concatenate([block.rows[drawn[block.first :][: len(block.kept)][block.kept]] for block in unit_blocks(store, pooling)])
+    return np.concatenate(
+        [block.rows[drawn[block.first :][: len(block.kept)][block.kept]] for block in unit_blocks(store, pooling)]
+    )
 
 
 def features_of(store: FeatureStore, pooling: str) -> dict[str, Any]:
@@ -334,7 +341,8 @@ def _merged(segments: Sequence[Segment]) -> Any:
     """The lists of segments with the same training as one, without what was deleted, codes as they are."""
     import faiss
 
-    merged, before = None, 0
+    merged: Any = None
+    before = 0
     for segment in segments:
         assert isinstance(segment.engine, IvfPq)
         lists = segment.engine.lists
