@@ -9,7 +9,16 @@ import numpy as np
 from compact_bilinear.features import FeatureStore, FeatureWriter
 
 POOLING = "tensor-sketch:32"
-SETTINGS = {"data": "planted", "backbone": "tiny", "weights sha256": "ab" * 32, "size": 40, "normalize": True, "batch": 4}
+SETTINGS = {
+    "data": "planted",
+    "backbone": "tiny",
+    "weights sha256": "ab" * 32,
+    "tap": None,
+    "size": 40,
+    "fit": "stretch",
+    "normalize": True,
+    "batch": 4,
+}
 
 
 def rows(count: int, d: int = 32, classes: int = 7, noise: float = 0.5, seed: int = 0) -> np.ndarray:

@@ -63,6 +63,23 @@ class IndexWriter:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
+    def require_room(self, replace: bool) -> None:
+        """Refuse a folder that an index cannot be made in, and one that has an index unless it is to be replaced."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"An index is a folder, but {self.folder} is a file.\nGive another name.")
+        if not self.folder.exists():
+            return
+        if (self.folder / MANIFEST).exists():
+            if not replace:
+                raise ValueError(
+                    f"{self.folder} has an index already.\nWrite --add to add to it, --replace to put another in its place, "
+                    "or another --out."
+                )
+            return
+        strange = sorted(each.name for each in self.folder.iterdir() if not OURS.fullmatch(each.name) and each.name != LOCK)
+        if strange:
+            raise ValueError(f"An index is made in a new folder, but {self.folder} has {strange[0]}.\nGive another folder.")
+
     def make(
         self,
         store: FeatureStore,
@@ -87,11 +104,11 @@ class IndexWriter:
             replace: an index that is there already.
             seed: what the sample is drawn from that 8-bit codes and IVF-PQ are trained on.
         """
-        self._refuse_what_is_there(replace)
+        self.require_room(replace)
+        chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._writing(replace) as (_, generation):
-            self._refuse_what_is_there(replace)
-            chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
+            self.require_room(replace)
             trained = train(chosen, kept, sample(store, pooling, chosen, kept, seed), seed)
             segment, files, skipped = self._segment(
                 store, pooling, chosen, trained, generation, store.labels, 0 if images else -1
@@ -119,7 +136,7 @@ class IndexWriter:
                 files,
                 None,
             )
-        line = f"engine: {chosen}, for {why}"
+        line = f"engine: {chosen}; {why}"
         return Done(Index(self.folder), line, skipped)
 
     def add(self, store: FeatureStore, images: Path | None = None) -> Done:
@@ -186,7 +203,7 @@ class IndexWriter:
                 facts, files = writer.finish(_alive_items(index))
             model = {name: each for name, each in manifest["files"].items() if "/" in name}
             self._commit(manifest, generation, [facts], files | model, None)
-        return Done(Index(self.folder), f"engine: {engine}, for {why}")
+        return Done(Index(self.folder), f"engine: {engine}; {why}")
 
     def _retrained(self, index: Index, engine: Engine, kept: Trained) -> Trained:
         """Lists for as many rows as there are now; codes stay what they are."""
@@ -226,22 +243,6 @@ class IndexWriter:
             good = [path for path, is_good in zip(paths, kept, strict=True) if is_good]
             facts, files = writer.finish(items_table(good, labels[kept], store.splits[kept].tolist(), place))
         return facts, files, tuple(path for path, is_good in zip(paths, kept, strict=True) if not is_good)
-
-    def _refuse_what_is_there(self, replace: bool) -> None:
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"An index is a folder, but {self.folder} is a file.\nGive another name.")
-        if not self.folder.exists():
-            return
-        if (self.folder / MANIFEST).exists():
-            if not replace:
-                raise ValueError(
-                    f"{self.folder} has an index already.\nWrite --add to add to it, --replace to put another in its place, "
-                    "or another --out."
-                )
-            return
-        strange = sorted(each.name for each in self.folder.iterdir() if not OURS.fullmatch(each.name) and each.name != LOCK)
-        if strange:
-            raise ValueError(f"An index is made in a new folder, but {self.folder} has {strange[0]}.\nGive another folder.")
 
     def _require(self, index: Index | None) -> Index:
         return Index(self.folder) if index is None else index  # which tells what is missing
