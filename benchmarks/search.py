@@ -4,10 +4,10 @@
     python benchmarks/search.py --small             10 000 × 256, some seconds
     python benchmarks/search.py --json > benchmarks/results/search-cpu.jsonl
 
-Indexes are made as `cbp index` makes them, of a store of features, and opened as `cbp search` opens them. Queries are of the same
-clusters as the features, and not among them. All engines are timed in turns, for one query after another and for 64 at a time,
-with two things that are FAISS and nothing else: its exact index in memory, in float32 and in float16. What an engine finds is
-compared with what the first of them finds.
+Indexes are made as `cbp index` makes them, of a store of features, and opened as `cbp search` opens them. Queries are of the
+same clusters as the features, and not among them. All engines are timed in turns, for one query after another and for 64 at a
+time, with two things that are FAISS and nothing else: its exact index in memory, in float32 and in float16. What an engine
+finds is compared with what the first of them finds.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ Rows = NDArray[np.float32]
 
 
 def clustered(count: int, d: int, seed: int) -> Iterator[Rows]:
-    """Rows of length 1, some at a time, around a hundredth as many centres: of one cluster, their cosine is about a half."""
+    """Rows of length 1, some at a time, around a thousand centres: of one cluster, their cosine is about a half."""
     centres = np.random.default_rng(0).standard_normal((1000, d), dtype=np.float32)
     draw = np.random.default_rng(seed)
     for start in range(0, count, BLOCK):
@@ -77,7 +78,7 @@ def records(folder: Path, count: int, d: int, rounds: int) -> Iterator[dict[str,
         for each in (bare, bare_16):
             each.add(block.astype(np.float32))
     for name, each in ((BARE, bare), (BARE_16, bare_16)):
-        searches[name] = lambda some, index=each: index.search(some, TOP)
+        searches[name] = partial(each.search, k=TOP)
         facts[name] = {}
     truth = bare.search(queries, TOP)[1]
 
@@ -91,20 +92,17 @@ def records(folder: Path, count: int, d: int, rounds: int) -> Iterator[dict[str,
         opened = (time.perf_counter() - start) * 1e3
         for effort in EFFORTS[engine]:
             name = f"{engine}, {codes}" + (f", effort {effort}" if effort else "")
-            searches[name] = lambda some, index=index, effort=effort: index.search(some, TOP, effort)
+            searches[name] = partial(index.search, top=TOP, effort=effort)
             found = index.search(queries, TOP, effort)
             recall = np.mean([np.isin(best, near.numbers).mean() for best, near in zip(truth, found, strict=True)])
             facts[name] = {"recall": float(recall), "seconds_to_build": built, "bytes_an_image": size, "open_ms": opened}
 
-    def one_by_one(search: Callable[[Rows], object]) -> Callable[[], None]:
-        def run() -> None:
-            for place in range(ONES):
-                search(queries[place : place + 1])
+    def one_by_one(search: Callable[[Rows], object]) -> None:
+        for place in range(ONES):
+            search(queries[place : place + 1])
 
-        return run
-
-    one = take_turns({name: one_by_one(search) for name, search in searches.items()}, "cpu", rounds)
-    many = take_turns({name: lambda search=search: search(queries[:BATCH]) for name, search in searches.items()}, "cpu", rounds)  # type: ignore[misc]
+    one = take_turns({name: partial(one_by_one, search) for name, search in searches.items()}, "cpu", rounds)
+    many = take_turns({name: partial(search, queries[:BATCH]) for name, search in searches.items()}, "cpu", rounds)
     for name in searches:
         alone = BARE if "float32" in name else BARE_16
         yield {

@@ -160,6 +160,24 @@ def test_damage_in_large_files_is_found_when_asked_for(tmp_path: Path, monkeypat
         opened.verify()
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much memory is resident")
+@pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("ivf-pq", "float32")])
+def test_opening_reads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, codes: str) -> None:
+    def resident() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+    monkeypatch.setattr("compact_bilinear.search.layout.CHEAP", 1000)
+    monkeypatch.setattr("compact_bilinear.search.engine.SAMPLE", 2**17)
+    x = planted.rows(1024, 257)
+    folder = make(tmp_path, np.tile(x, (16, 1)), engine, codes).folder  # 17 MB of rows
+    Index(folder)
+    before = resident()
+    index = Index(folder)
+    assert resident() - before < 2**21
+    assert index.search(x[1023:], 1)[0].numbers.tolist() == [1023]
+
+
 def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"absent does not exist\.\nCheck its name, or write `cbp index FEATURES --out "):
         Index(tmp_path / "absent")

@@ -235,23 +235,6 @@ def test_writers_take_turns_and_readers_see_whole_states(tmp_path: Path) -> None
     assert len(Index(folder)) == 120
 
 
-def test_growing_changes_the_engine_when_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compact_bilinear.search.engine.FLAT", 400 * D)
-    monkeypatch.setattr("compact_bilinear.search.writer.FLAT", 400 * D)
-    monkeypatch.setattr("compact_bilinear.search.engine.GRAPH", 900 * D)
-    x = planted.rows(1200, D, classes=31)
-    writer = IndexWriter(tmp_path / "index")
-    engines = []
-    for n in range(3):
-        paths = [f"{n}/{each}.jpg" for each in range(400)]
-        store = planted.store(tmp_path / f"{n}", x[400 * n : 400 * n + 400], paths=paths)
-        writer.add(store) if n else writer.make(store, f"tensor-sketch:{D}")
-        engines.append(writer.compact().index.segments[0].facts["engine"])
-    assert engines == ["flat", "hnsw", "ivf-pq"]
-    found = Index(tmp_path / "index").search(x[:5], 1)
-    assert [int(each.numbers[0]) for each in found] == list(range(5))
-
-
 def test_the_same_features_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
     store = planted.store(tmp_path / "features", planted.rows(400, D))
     for engine, codes in (("flat", "8-bit"), ("ivf-pq", "8-bit")):

@@ -19,8 +19,8 @@ from ..features import FeatureStore
 from ..lock import alone
 from ..progress import counting_bar
 from ..whole_file import WholeFile
-from .codes import BLOCK, codes_of
-from .engine import FLAT, Engine, IvfPq, empty_lists_like, sample_size
+from .compaction import fill, items_left, retrained
+from .engine import FLAT, Engine, sample_size
 from .index import Index
 from .layout import (
     FORMAT,
@@ -36,7 +36,7 @@ from .layout import (
     sweep,
     write_manifest,
 )
-from .segment import Segment, items_table
+from .segment import items_table
 from .segment_writer import SegmentWriter, Trained, settle, train, trained_as
 from .unit_rows import unit_blocks
 
@@ -190,30 +190,12 @@ class IndexWriter:
             index.verify()  # before damage is given a checksum that fits
             manifest, count = index.manifest, len(index)
             engine, _, why = settle(manifest["engine"], manifest["codes"], count, index.d)
-            kept = trained_as(index.segments)
-            trained = kept if kept.rows is None else self._retrained(index, engine, kept)
-            with SegmentWriter(self.folder, generation, engine, trained) as writer:
-                if kept.rows is None:
-                    writer.take(_merged(index.segments))
-                else:
-                    with counting_bar("compact", "images", 0, count) as advance:
-                        for segment, positions in _alive(index):
-                            writer.add(segment.decode(positions), codes_of(segment.rows)[positions])
-                            advance(len(positions))
-                facts, files = writer.finish(_alive_items(index))
+            with SegmentWriter(self.folder, generation, engine, retrained(index, engine)) as writer:
+                fill(writer, index)
+                facts, files = writer.finish(items_left(index))
             model = {name: each for name, each in manifest["files"].items() if "/" in name}
             self._commit(manifest, generation, [facts], files | model, None)
         return Done(Index(self.folder), f"engine: {engine}; {why}")
-
-    def _retrained(self, index: Index, engine: Engine, kept: Trained) -> Trained:
-        """Lists for as many rows as there are now; codes stay what they are."""
-        if engine != "ivf-pq":
-            return Trained(kept.rows, None)
-        numbers, size = index.numbers, sample_size(index.d)
-        if len(numbers) > size:
-            drawn = np.random.default_rng(index.manifest["seed"]).choice(len(numbers), size, replace=False)
-            numbers = numbers[np.sort(drawn)]
-        return Trained(kept.rows, train(engine, "pq", index.features(numbers), index.manifest["seed"]).lists)
 
     def _segment(
         self,
@@ -324,41 +306,3 @@ def features_of(store: FeatureStore, pooling: str) -> dict[str, Any]:
     settings = {name: value for name, value in manifest["settings"].items() if name not in NO_MATTER}
     facts = {f"pooling {name}": value for name, value in manifest["poolings"][pooling].items()}
     return settings | facts | {"fitted": manifest.get("fitted", {}).get(pooling)}
-
-
-def _alive(index: Index) -> Iterator[tuple[Segment, NDArray[np.int64]]]:
-    size = max(1, BLOCK // index.d)
-    for segment in index.segments:
-        positions = np.flatnonzero(~segment.dead)
-        for start in range(0, len(positions), size):
-            yield segment, positions[start : start + size]
-
-
-def _alive_items(index: Index) -> pa.Table:
-    return pa.concat_tables([segment.items.filter(pa.array(~segment.dead)) for segment in index.segments]).combine_chunks()
-
-
-def _merged(segments: Sequence[Segment]) -> Any:
-    """The lists of segments with the same training as one, without what was deleted, codes as they are."""
-    import faiss
-
-    merged: Any = None
-    before = 0
-    for segment in segments:
-        assert isinstance(segment.engine, IvfPq)
-        lists = segment.engine.lists
-        merged = merged or empty_lists_like(lists)
-        now = before + np.cumsum(~segment.dead) - 1  # the position of each row that stays
-        for number in range(lists.nlist):
-            size = lists.invlists.list_size(number)
-            if not size:
-                continue
-            ids = faiss.rev_swig_ptr(lists.invlists.get_ids(number), size)
-            codes = faiss.rev_swig_ptr(lists.invlists.get_codes(number), size * lists.code_size).reshape(size, -1)
-            stay = ~segment.dead[ids]
-            if stay.any():
-                ids, codes = now[ids[stay]].astype(np.int64), np.ascontiguousarray(codes[stay])
-                merged.invlists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        before += int((~segment.dead).sum())
-    merged.ntotal = before
-    return merged
