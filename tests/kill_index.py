@@ -17,22 +17,22 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-import planted
+import clustered
 from compact_bilinear.features import FeatureStore
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.layout import LOCK, MANIFEST
 
-POOLING, QUERIES = "tensor-sketch:33", planted.rows(3, 33, seed=7)
+POOLING, QUERIES = "tensor-sketch:33", clustered.rows(3, 33, seed=7)
 State = object
 Change = Callable[[Path], object]
 
 
 def main(folder: Path, how: str) -> None:
     faiss.omp_set_num_threads(1)  # threads do not survive the fork
-    x = planted.rows(700, 33)
+    x = clustered.rows(700, 33)
     for name, rows in (("first", x[:400]), ("second", x[300:])):
         paths = [f"{300 * (name == 'second') + index}.jpg" for index in range(len(rows))]
-        planted.store(folder / name, rows, paths=paths)
+        clustered.store(folder / name, rows, paths=paths)
     first, second = FeatureStore(folder / "first"), FeatureStore(folder / "second")
 
     def save_model(to: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clustered
 import photos
-import planted
 from compact_bilinear import cli
 from compact_bilinear.features import FeatureStore
 from compact_bilinear.model import load_model
@@ -77,9 +77,9 @@ def test_a_life_of_an_index(features: Path, tmp_path: Path, capsys: pytest.Captu
 
 
 def test_broken_rows_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    x = planted.rows(30, 33)
+    x = clustered.rows(30, 33)
     x[4:16] = np.nan
-    planted.store(tmp_path / "features", x, paths=[f"{n}.jpg" for n in range(30)])
+    clustered.store(tmp_path / "features", x, paths=[f"{n}.jpg" for n in range(30)])
     assert cli.main(["index", str(tmp_path / "features"), "--out", str(tmp_path / "out"), "--no-model"]) == 0
     told = capsys.readouterr().err.splitlines()[-1]
     assert told == (
@@ -90,7 +90,7 @@ def test_broken_rows_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planted.store(tmp_path / "features", planted.rows(300, 33))
+    clustered.store(tmp_path / "features", clustered.rows(300, 33))
     flags = ("index", tmp_path / "features", "--measure", "--measure-queries", 9)
     lines = said(capsys, *flags).splitlines()
     assert lines[0].split()[:6] == ["engine", "codes", "bytes_an_image", "recall@1", "recall@10", "mAP"]
@@ -107,9 +107,9 @@ def test_what_is_written_wrongly_is_told_in_two_lines(
     features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    planted.store(tmp_path / "planted", planted.rows(9, 33))
-    assert cli.main(["index", str(tmp_path / "planted"), "--out", str(out), "--no-model"]) == 0
-    ours, theirs = str(features), str(tmp_path / "planted")
+    clustered.store(tmp_path / "clustered", clustered.rows(9, 33))
+    assert cli.main(["index", str(tmp_path / "clustered"), "--out", str(out), "--no-model"]) == 0
+    ours, theirs = str(features), str(tmp_path / "clustered")
     new = str(tmp_path / "new")
     for flags, told, remedy in (
         ([ours, "--out", new], "An index is of one pooling, but", "Write --pool average-pool, for instance."),
@@ -165,7 +165,7 @@ sys.exit(cli.main())
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
 def test_ctrl_c_leaves_the_old_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planted.store(tmp_path / "features", planted.rows(9, 33))
+    clustered.store(tmp_path / "features", clustered.rows(9, 33))
     out = tmp_path / "out"
     flags = ["index", str(tmp_path / "features"), "--out", str(out)]
     said(capsys, *flags, "--no-model")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import clustered
 import photos
-import planted
 from compact_bilinear import cli
 from compact_bilinear.search import Index, IndexWriter
 
@@ -105,10 +105,10 @@ def test_an_image_whose_features_are_zero(
 
 
 def test_duplicates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    x = planted.rows(60, 64, classes=60)
+    x = clustered.rows(60, 64, classes=60)
     x[[20, 40]] = x[3]
     x[50] = x[9] + 0.001
-    store = planted.store(tmp_path / "features", x, paths=[f"{n}.jpg" for n in range(60)])
+    store = clustered.store(tmp_path / "features", x, paths=[f"{n}.jpg" for n in range(60)])
     IndexWriter(tmp_path / "index").make(store, "tensor-sketch:64")
     asked = (tmp_path / "index", "--duplicates")
     out, told = search(capsys, *asked)
@@ -127,7 +127,7 @@ def test_duplicates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_written_wrongly_is_told_in_two_lines(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, 33))
+    store = clustered.store(tmp_path / "features", clustered.rows(9, 33))
     IndexWriter(tmp_path / "index").make(store, "tensor-sketch:33")
     (tmp_path / "empty").mkdir()
     file = folder / "photos/train/brick/03.jpg"

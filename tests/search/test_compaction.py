@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.compaction import merged
 
@@ -16,12 +16,12 @@ def test_growing_changes_the_engine_when_compacted(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("compact_bilinear.search.engine.FLAT", 400 * D)
     monkeypatch.setattr("compact_bilinear.search.writer.FLAT", 400 * D)
     monkeypatch.setattr("compact_bilinear.search.engine.GRAPH", 900 * D)
-    x = planted.rows(1200, D, classes=31)
+    x = clustered.rows(1200, D, classes=31)
     writer = IndexWriter(tmp_path / "index")
     engines = []
     for n in range(3):
         paths = [f"{n}/{each}.jpg" for each in range(400)]
-        store = planted.store(tmp_path / f"{n}", x[400 * n : 400 * n + 400], paths=paths)
+        store = clustered.store(tmp_path / f"{n}", x[400 * n : 400 * n + 400], paths=paths)
         writer.add(store) if n else writer.make(store, f"tensor-sketch:{D}")
         engines.append(writer.compact().index.segments[0].facts["engine"])
     assert engines == ["flat", "hnsw", "ivf-pq"]
@@ -31,11 +31,11 @@ def test_growing_changes_the_engine_when_compacted(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("codes", ["float32", "float16", "8-bit"])
 def test_codes_are_what_they_were_however_often(tmp_path: Path, codes: str) -> None:
-    x = planted.rows(60, D)
+    x = clustered.rows(60, D)
     paths = [f"{number}.jpg" for number in range(60)]
     writer = IndexWriter(tmp_path / "index")
-    writer.make(planted.store(tmp_path / "first", x[:40], paths=paths[:40]), f"tensor-sketch:{D}", codes=codes)
-    index = writer.add(planted.store(tmp_path / "second", x[40:] * 3, paths=paths[40:])).index
+    writer.make(clustered.store(tmp_path / "first", x[:40], paths=paths[:40]), f"tensor-sketch:{D}", codes=codes)
+    index = writer.add(clustered.store(tmp_path / "second", x[40:] * 3, paths=paths[40:])).index
     before = index.features(index.numbers)
     for _ in range(3):
         index = writer.compact().index
@@ -43,12 +43,12 @@ def test_codes_are_what_they_were_however_often(tmp_path: Path, codes: str) -> N
 
 
 def test_merged_lists_are_those_of_the_rest(tmp_path: Path) -> None:
-    x = planted.rows(700, D)
+    x = clustered.rows(700, D)
     paths = [f"{number}.jpg" for number in range(700)]
     writer = IndexWriter(tmp_path / "index")
-    first = planted.store(tmp_path / "first", x[:400], paths=paths[:400])
+    first = clustered.store(tmp_path / "first", x[:400], paths=paths[:400])
     writer.make(first, f"tensor-sketch:{D}", engine="ivf-pq", codes="pq")
-    writer.add(planted.store(tmp_path / "second", x[400:], paths=paths[400:]))
+    writer.add(clustered.store(tmp_path / "second", x[400:], paths=paths[400:]))
     index = writer.delete([*paths[::3], *paths[:20]]).index
     numbers = index.numbers
     lists = merged(index.segments)

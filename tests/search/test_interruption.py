@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.layout import LOCK, MANIFEST
 
@@ -38,9 +38,9 @@ def test_killed(tmp_path: Path, how: str, old: int, new: int) -> None:
 def test_an_exception_leaves_the_old_index_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int, error: BaseException
 ) -> None:
-    x = planted.rows(600, 33)
-    first = planted.store(tmp_path / "first", x[:300])
-    second = planted.store(tmp_path / "second", x[300:], paths=[f"{number}.jpg" for number in range(300)])
+    x = clustered.rows(600, 33)
+    first = clustered.store(tmp_path / "first", x[:300])
+    second = clustered.store(tmp_path / "second", x[300:], paths=[f"{number}.jpg" for number in range(300)])
     writer = IndexWriter(tmp_path / "index")
     writer.make(first, POOLING, engine="ivf-pq")
     calls, real = iter(range(1000)), os.fsync
@@ -73,7 +73,7 @@ def test_an_exception_leaves_the_old_index_and_nothing_else(
 
 
 def test_what_killed_writers_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(30, 33))
+    store = clustered.store(tmp_path / "features", clustered.rows(30, 33))
     folder = tmp_path / "index"
     writer = IndexWriter(folder)
     folder.mkdir()

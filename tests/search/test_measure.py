@@ -1,4 +1,4 @@
-"""What is measured is what was planted: exact is exact, fewer bytes find less, and every option is there."""
+"""What is measured is what was clustered: exact is exact, fewer bytes find less, and every option is there."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import measure
 from compact_bilinear.search.measure import OPTIONS, as_record
 
 
 def test_every_option_beside_the_exact_one(tmp_path: Path) -> None:
-    store = planted.store(
-        tmp_path, planted.rows(1100, 64, classes=31), labels=[n % 31 for n in range(1100)], classes=[*map(str, range(31))]
+    store = clustered.store(
+        tmp_path, clustered.rows(1100, 64, classes=31), labels=[n % 31 for n in range(1100)], classes=[*map(str, range(31))]
     )
     found = {(each.engine, each.codes): each for each in measure(store, "tensor-sketch:64", queries=40)}
     assert tuple(found) == OPTIONS
@@ -36,11 +36,11 @@ def test_every_option_beside_the_exact_one(tmp_path: Path) -> None:
 
 
 def test_ragged_data(tmp_path: Path) -> None:
-    x = planted.rows(63, 33)
+    x = clustered.rows(63, 33)
     x[::9] = 0
-    store = planted.store(tmp_path / "a", x, labels=[-1] * 63)
+    store = clustered.store(tmp_path / "a", x, labels=[-1] * 63)
     found = list(measure(store, "tensor-sketch:33", images=20, queries=5))
     assert [each.engine for each in found] == ["flat", "flat", "flat", "hnsw", "hnsw"], "too few to train on"
     assert {each.same_class for each in found} == {None}
     with pytest.raises(ValueError, match=r"at least 10 images, but .* has 9\.\nExtract more"):
-        list(measure(planted.store(tmp_path / "b", np.ones((9, 3), np.float32)), "tensor-sketch:3"))
+        list(measure(clustered.store(tmp_path / "b", np.ones((9, 3), np.float32)), "tensor-sketch:3"))

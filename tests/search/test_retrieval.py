@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-import planted
+import clustered
 from compact_bilinear.search import Retrieval, retrieval
 
 
 def by_hand(x: np.ndarray, labels: np.ndarray, asking: np.ndarray, searched: np.ndarray, ks: tuple[int, ...]) -> list[float]:
     """Scores of scikit-learn, query after query."""
-    similarities, scores = planted.unit(x) @ planted.unit(x).T, []
+    similarities, scores = clustered.unit(x) @ clustered.unit(x).T, []
     for query in asking:
         others = searched[searched != query]
         right = labels[others] == labels[query]
@@ -26,7 +26,7 @@ def by_hand(x: np.ndarray, labels: np.ndarray, asking: np.ndarray, searched: np.
 def test_an_example_small_enough_to_do_by_hand(tmp_path: Path) -> None:
     angles = np.deg2rad([0, 10, 25, 90, 100, 180])
     x = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    store = planted.store(tmp_path, x, labels=[0, 1, 0, 1, 1, 2], splits=["train"] * 6, classes=("a", "b", "c"))
+    store = clustered.store(tmp_path, x, labels=[0, 1, 0, 1, 1, 2], splits=["train"] * 6, classes=("a", "b", "c"))
     found = retrieval(store, "tensor-sketch:2", ks=(1, 2))
     # ranks of its class, query by query: 2 | 3, 4 | 2 | 1, 3 | 1, 4 | nobody: it asks nothing
     precision = [1 / 2, (1 / 3 + 2 / 4) / 2, 1 / 2, (1 + 2 / 3) / 2, (1 + 2 / 4) / 2]
@@ -48,11 +48,11 @@ def test_against_scikit_learn(
 ) -> None:
     monkeypatch.setattr("compact_bilinear.search.unit_rows.BLOCK", 33 * 10)
     monkeypatch.setitem(retrieval.__globals__, "RANKED", ranked)
-    x = planted.rows(67, 33, noise=2)
+    x = clustered.rows(67, 33, noise=2)
     labels = np.arange(67) % 7
     labels[[4, 9]] = -1
     x[20] = 0
-    store = planted.store(tmp_path, x, labels=labels.tolist())
+    store = clustered.store(tmp_path, x, labels=labels.tolist())
     found = retrieval(store, "tensor-sketch:33", *splits, ks=(1, 3, 10))
     asking, searched = (np.array([row for row in store.rows(split) if row != 20]) for split in splits)
     expected = by_hand(np.where(x == 0, 1, x), labels, asking, searched, (1, 3, 10))
@@ -63,13 +63,13 @@ def test_against_scikit_learn(
 
 
 def test_perfect_clusters(tmp_path: Path) -> None:
-    found = retrieval(planted.store(tmp_path, planted.rows(70, 33, noise=0.05)), "tensor-sketch:33")
+    found = retrieval(clustered.store(tmp_path, clustered.rows(70, 33, noise=0.05)), "tensor-sketch:33")
     assert found.recall == {1: 1.0, 5: 1.0, 10: 1.0}
     assert found.mean_average_precision == 1
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "a", planted.rows(7, 33))
+    store = clustered.store(tmp_path / "a", clustered.rows(7, 33))
     with pytest.raises(ValueError, match=r"has none from 'test' in 'train'\.\nGive the images classes"):
         retrieval(store, "tensor-sketch:33", "test", "train")
     with pytest.raises(ValueError, match=r"but got ks=\(0, 1\)\.\nWrite ks=\(1, 5, 10\)"):
