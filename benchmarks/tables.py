@@ -18,8 +18,7 @@ from pooling import FFT, FLOOR, FULL, PLAIN_MACLAURIN
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(
-    ROOT / page
-    for page in ("README.md", "benchmarks/README.md", "docs/search.md", "src/compact_bilinear/descriptors/tiny.md")
+    ROOT / page for page in ("README.md", "benchmarks/README.md", "docs/search.md", "src/compact_bilinear/descriptors/tiny.md")
 )
 REFERENCE = {"b": 8, "c": 512, "h": 28, "w": 28, "d": 8192}
 SKETCH, MACLAURIN = "TensorSketch(plan='gram')", "RandomMaclaurin(plan='gram')"
@@ -139,7 +138,12 @@ def search() -> str:
     ]
     made, *_ = records = read("search-cpu")
     for r in records:
-        cells = [f"{r['one_ms'][0]:.2f}", f"{_short(r['faster_one'])}×", f"{r['batch_ms'][0]:.2f}", f"{_short(r['faster_batch'])}×"]
+        cells = [
+            f"{r['one_ms'][0]:.2f}",
+            f"{_short(r['faster_one'])}×",
+            f"{r['batch_ms'][0]:.2f}",
+            f"{_short(r['faster_batch'])}×",
+        ]
         if "recall" in r:
             cells = [f"{r['recall']:.3f}", *cells, f"{r['bytes_an_image']:.0f}", f"{r['seconds_to_build'] / 60:.1f}"]
         else:
@@ -153,7 +157,9 @@ def duplicates() -> str:
     records = read("duplicates", "experiments")
     thresholds = list(records[0]["found"])
     lines = [f"| | | {' | '.join(f'≥ {threshold}' for threshold in thresholds)} |", "|---|---" + "|--:" * len(thresholds) + "|"]
-    lines += [f"| {r['backbone']} | {r['change']} | {' | '.join(f'{share:.0f}' for share in r['found'].values())} |" for r in records]
+    lines += [
+        f"| {r['backbone']} | {r['change']} | {' | '.join(f'{share:.0f}' for share in r['found'].values())} |" for r in records
+    ]
     return "\n".join(lines)
 
 
@@ -197,7 +203,19 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
 
 TABLES = {
     made.__name__: made
-    for made in (headline, speed, shapes, targets, plans, normalization, extraction, search, duplicates, tiny_on_materials, machine)
+    for made in (
+        headline,
+        speed,
+        shapes,
+        targets,
+        plans,
+        normalization,
+        extraction,
+        search,
+        duplicates,
+        tiny_on_materials,
+        machine,
+    )
 }
 
 
