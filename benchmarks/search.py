@@ -8,6 +8,8 @@ Indexes are made as `cbp index` makes them, of a store of features, and opened a
 same clusters as the features, and not among them. All engines are timed in turns, for one query after another and for 64 at a
 time, with two things that are FAISS and nothing else: its exact index in memory, in float32 and in float16. What an engine
 finds is compared with what the first of them finds.
+
+All is done by one thread and timed by the processor's clock: what others do on the machine meanwhile does not count.
 """
 
 import argparse
@@ -22,9 +24,9 @@ from typing import Any
 
 import faiss
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from compact_bilinear.device import one_thread
 from compact_bilinear.features import FeatureStore, FeatureWriter
 from compact_bilinear.search import Index, IndexWriter
 from timing import machine, take_turns
@@ -83,9 +85,9 @@ def records(folder: Path, count: int, d: int, rounds: int) -> Iterator[dict[str,
     truth = bare.search(queries, TOP)[1]
 
     for engine, codes in KINDS:
-        start = time.perf_counter()
+        start = time.process_time()
         made = IndexWriter(folder / f"{engine} {codes}").make(store, next(iter(store.poolings)), engine=engine, codes=codes)
-        built = time.perf_counter() - start
+        built = time.process_time() - start
         size = sum(each["bytes"] for each in made.index.manifest["files"].values()) / count
         start = time.perf_counter()
         index = Index(made.index.folder)
@@ -101,8 +103,9 @@ def records(folder: Path, count: int, d: int, rounds: int) -> Iterator[dict[str,
         for place in range(ONES):
             search(queries[place : place + 1])
 
-    one = take_turns({name: partial(one_by_one, search) for name, search in searches.items()}, "cpu", rounds)
-    many = take_turns({name: partial(search, queries[:BATCH]) for name, search in searches.items()}, "cpu", rounds)
+    turns = partial(take_turns, device="cpu", rounds=rounds, clock=time.process_time)
+    one = turns({name: partial(one_by_one, search) for name, search in searches.items()})
+    many = turns({name: partial(search, queries[:BATCH]) for name, search in searches.items()})
     for name in searches:
         alone = BARE if "float32" in name else BARE_16
         yield {
@@ -126,9 +129,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="how often each is timed")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
-    faiss.omp_set_num_threads(torch.get_num_threads())
     count, d = (10_000, 256) if arguments.small else (100_000, 2048)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, one_thread():
         for record in records(Path(folder), count, d, arguments.rounds):
             if arguments.json:
                 print(json.dumps({"benchmark": "search", **machine("cpu"), "faiss": faiss.__version__, **record}), flush=True)
