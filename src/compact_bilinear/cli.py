@@ -22,6 +22,8 @@ VERBS = {
     "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
     "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
+    "index": ("Index", "Make an index of features, to search in, or change one."),
+    "search": ("Search", "Find images of an index that look like others, or twins."),
 }
 HELP = """usage: cbp VERB ... [--debug]
 
