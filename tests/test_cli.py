@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import compact_bilinear
 from compact_bilinear import cli
 
 
@@ -43,9 +44,15 @@ def test_flags_that_cannot_be_read(arguments: list[str], capsys: pytest.CaptureF
     assert "cbp extract --help" in capsys.readouterr().err
 
 
+def test_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{compact_bilinear.__version__}\n"
+
+
 def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["extrct", "photos"]) == 2
-    assert capsys.readouterr().err == "cbp has no verb 'extrct'.\nIts verbs are extract, fetch; cbp --help says more.\n"
+    verbs = ", ".join(cli.VERBS)
+    assert capsys.readouterr().err == f"cbp has no verb 'extrct'.\nIts verbs are {verbs}; cbp --help says more.\n"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +140,7 @@ def test_letters_that_a_terminal_lacks() -> None:
 
 HELP = """
 import sys
+import compact_bilinear
 from compact_bilinear import cli
 try:
     cli.main(["extract", "--help"])

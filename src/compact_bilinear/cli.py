@@ -11,10 +11,15 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from . import __version__
+
 # only the module of the verb that is called is imported
 VERBS = {
     "extract": ("Extract", "Pool the images of a folder into features."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
+    "index": ("Index", "Make an index of features, to search in, or change one."),
+    "predict": ("Predict", "Say what is in images, with a trained model."),
+    "search": ("Search", "Find images of an index that look like others, or twins."),
     "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),
 }
 HELP = """usage: cbp VERB ... [--debug]
@@ -25,7 +30,7 @@ cbp VERB --help says what may be written after it, with an example. For instance
 
     cbp extract photos --backbone tiny --pool tensor-sketch:8192 --out features
 
---debug shows where in the program an error comes from.
+--debug shows where in the program an error comes from, cbp --version which version this is.
 """
 
 
@@ -52,6 +57,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(HELP.format(verbs="\n".join(f"    {verb:<10}{does}" for verb, (_, does) in VERBS.items())), end="")
         return 0 if given else 2
+    if given[0] == "--version":
+        print(__version__)
+        return 0
     if given[0] not in VERBS:
         print(f"cbp has no verb {given[0]!r}.\nIts verbs are {', '.join(VERBS)}; cbp --help says more.", file=sys.stderr)
         return 2

@@ -73,6 +73,8 @@ class FeatureStore:
         if not broken:
             return line
         first = f"{broken[0]['path']} ({broken[0]['reason']})"
+        if len(broken) == 1:
+            return f"{line}\nA broken image has no features: {first}"
         return (
             f"{line}\n{len(broken)} broken images have no features, the first is {first}; _broken-*.jsonl there name them all"
         )

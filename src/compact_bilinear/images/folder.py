@@ -106,6 +106,11 @@ def _folders(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.is_dir() and not _is_strewn(each.name))
 
 
+def images_below(folder: Path) -> tuple[list[str], list[str]]:
+    """Paths of the images anywhere below a folder, relative to it and in order, and of the other files."""
+    return _images(folder, folder)
+
+
 def _images(folder: Path, root: Path, *, deep: bool = True) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and of what else lies there."""
     start = folder.relative_to(root).as_posix()
