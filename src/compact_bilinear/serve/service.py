@@ -59,16 +59,19 @@ class Service:
     async def _one(self, place: int, upload: Upload, wanted: Wanted) -> ImageResult:
         try:
             seen = await asyncio.get_running_loop().run_in_executor(self.pool, self._see, upload, wanted)
-            result = (await self.batcher(seen)).model_copy(update={"image": place, "name": upload.name})
+            result = await self.batcher(seen)
         except (BrokenImage, LookupError) as fault:
-            result = ImageResult(image=place, name=upload.name, error=str(fault).rstrip("."))
-        return result
+            return ImageResult(image=place, name=upload.name, error=str(fault).rstrip("."))
+        others = [each for each in result.neighbours if each.item != upload.item][: wanted.neighbours]
+        return result.model_copy(update={"image": place, "name": upload.name, "neighbours": others})
 
     def _see(self, upload: Upload, wanted: Wanted) -> Seen:
         if upload.item is None:
             return self.predictor.see(upload.content(self.limits.image_bytes), wanted, self.limits.pixels)
         if self.predictor.neighbours is None:
             raise LookupError("This server has no index, and so no items")
+        if wanted.neighbours:  # the nearest is the item itself, which nobody asks for
+            wanted = wanted._replace(neighbours=wanted.neighbours + 1)
         return self.predictor.see(self.predictor.neighbours.content(upload.item), wanted, self.limits.pixels)
 
     def _note_rate(self, images: int, seconds: float) -> None:

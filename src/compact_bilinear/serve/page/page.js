@@ -208,6 +208,7 @@ function layEvidence(card, evidence) {
   const [on, strength] = [$("input[type=checkbox]", card), $("input[type=range]", card)];
   const update = () => {
     canvas.hidden = !on.checked;
+    $(".frame", card).classList.toggle("lit", on.checked);
     canvas.style.opacity = strength.value / 100;
     strength.disabled = !on.checked;
   };
