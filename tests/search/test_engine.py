@@ -97,7 +97,7 @@ def test_lists_trained_alike(x: np.ndarray) -> None:
 @pytest.mark.parametrize(("d", "size"), [(32, 4), (33, 3), (7, 1), (37, 1), (512, 64), (30, 3)])
 def test_eight_numbers_or_a_few_more_become_a_byte(d: int, size: int) -> None:
     x = planted.unit(planted.rows(300, d)).astype(np.float32)
-    assert empty_lists(x, 0).pq.M == size
+    assert size == empty_lists(x, 0).pq.M
 
 
 def test_seeds(x: np.ndarray) -> None:

@@ -53,7 +53,10 @@ def test_add_delete_compact(tmp_path: Path, engine: str, codes: str) -> None:
     assert compacted.manifest["deleted"] is None
     assert contents(compacted) == kept, "codes are copied as they are"
     if engine == "ivf-pq" and codes == "8-bit":  # its lists are trained anew
-        same = [len({path for path, _ in a} & {path for path, _ in b}) for a, b in zip(before, named(compacted, queries), strict=True)]
+        same = [
+            len({path for path, _ in a} & {path for path, _ in b})
+            for a, b in zip(before, named(compacted, queries), strict=True)
+        ]
         assert np.mean(same) > 7.5
     else:
         assert named(compacted, queries) == before
@@ -87,7 +90,9 @@ def test_a_path_that_is_inside_is_replaced(tmp_path: Path) -> None:
     writer.make(first, f"tensor-sketch:{D}")
     for times in (1, 2):  # the second time, all of it is replaced by the same
         done = writer.add(second)
-        assert done.line == f"added to {tmp_path / 'index'}: {15 if times == 1 else 0} images; replaced: {5 if times == 1 else 20}"
+        assert (
+            done.line == f"added to {tmp_path / 'index'}: {15 if times == 1 else 0} images; replaced: {5 if times == 1 else 20}"
+        )
         assert len(done.index) == 35
         number = done.index.find(first.paths[0])
         assert number == 20 * times

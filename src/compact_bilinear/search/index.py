@@ -88,7 +88,9 @@ class Index:
         line = f"{self.folder}: {len(self)} images{of}, {self.pooling} (d={self.d}) in {self.manifest['codes']}, {engines}"
         rows, parts = sum(segment.count for segment in self.segments), len(self.segments)
         if rows > len(self) or parts > 1:
-            line += f"\ndeleted or replaced: {rows - len(self)} of {rows} rows; parts: {parts}; --compact makes one of what is left"
+            line += (
+                f"\ndeleted or replaced: {rows - len(self)} of {rows} rows; parts: {parts}; --compact makes one of what is left"
+            )
         return line
 
     @property
