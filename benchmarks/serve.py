@@ -3,11 +3,11 @@
     python benchmarks/serve.py                         a table; two minutes
     python benchmarks/serve.py --json > benchmarks/results/serve-cpu.jsonl
 
-`cbp serve` runs as its users start it, in a process of its own that listens to this machine alone. In turns are timed: the model
-by itself, in this process, on batches of images that are decoded already, one in each core, and of several sizes of batch the
-fastest counts; one client, which sends an image, waits for its answer, and sends the next; and 32 such clients at once. They
-send the bytes of JPEG files as a browser would, over connections that they keep, and run in this process, on the same cores, so
-that what they take is measured too.
+`cbp serve` runs as its users start it, in a process of its own that listens to this machine alone. In turns are timed: the
+model by itself, in this process, on batches of images that are decoded already, one in each core, of which the fastest size
+counts; one client, which sends an image, waits for its answer, and sends the next; and 32 such clients at once. They send the
+bytes of JPEG files as a browser would, over connections that they keep, and run in this process, on the same cores, so that what
+they take is measured too.
 
 Every answer is compared with what the model says of that image in this process, and brings back the number of its request: none
 may be lost, come twice, or be another's. At last 64 clients ask a server with a short queue for more than it can do. Some are
