@@ -6,7 +6,7 @@
 `cbp serve` runs as its users start it, in a process of its own that listens to this machine alone. In turns are timed: the
 model by itself, in this process, on batches of images that are decoded already, one in each core, of which the fastest size
 counts; one client, which sends an image, waits for its answer, and sends the next; and 32 such clients at once. They send the
-bytes of JPEG files as a browser would, over connections that they keep, and run in this process, on the same cores, so that what
+bytes of JPEG files as a browser would, over connections that they keep. They run in this process, on the same cores, so what
 they take is measured too.
 
 Every answer is compared with what the model says of that image in this process, and brings back the number of its request: none
@@ -161,18 +161,30 @@ def measure(folder: Path, size: int, rounds: int, requests: int) -> Iterator[dic
     files, model, pixels, expected = prepare(folder, size)
     rates: dict[int, list[float]] = {batch: [] for batch in (1, 4, 16)}
     loads: dict[int, list[Load]] = {1: [], 32: []}
+    used: dict[int, float] = dict.fromkeys(loads, 0.0)  # seconds of the processor in the server
+    used_alone = 0.0
     with server(folder / "model") as (port, process):
         clients = Clients(port, files, expected)
         clients.run(32, 2 * len(files))
         for _ in range(rounds):
+            begun = time.process_time()
             for batch, of_batch in rates.items():
                 of_batch.append(by_itself(model, pixels, batch, threads))
+            used_alone += time.process_time() - begun
             for number, of_number in loads.items():
+                begun = _processor_seconds(process.pid)
                 of_number.append(clients.run(number, requests if number > 1 else requests // 4))
+                used[number] += _processor_seconds(process.pid) - begun
         held = _megabytes(process.pid)
     batch = max(rates, key=lambda each: median(rates[each]))
     alone, one = median(rates[batch]), median(load.rate for load in loads[1])
-    yield {"name": "the model by itself", "batch": batch, "images_a_second": _spread(rates[batch]), "ratio": 1.0}
+    yield {
+        "name": "the model by itself",
+        "batch": batch,
+        "images_a_second": _spread(rates[batch]),
+        "ratio": 1.0,
+        "processor_ms": used_alone / (len(pixels) * len(rates) * rounds) * 1e3,
+    }
     for number, of_number in loads.items():
         rate = median(load.rate for load in of_number)
         seconds = [each for load in of_number for each in load.seconds]
@@ -182,6 +194,7 @@ def measure(folder: Path, size: int, rounds: int, requests: int) -> Iterator[dic
             "ratio": rate / alone,
             "ratio_to_one_client": rate / one,
             "ms": [median(seconds) * 1e3, _high(seconds) * 1e3],
+            "processor_ms": used[number] / len(seconds) * 1e3,
             "client_ms": sum(load.client_seconds for load in of_number) / len(seconds) * 1e3,
             "answers": len(seconds),
             "lost_or_twice": clients.sent - 2 * len(files) - sum(len(each.seconds) for one in loads.values() for each in one),
@@ -229,6 +242,15 @@ def _spread(values: Sequence[float]) -> list[float]:
 
 def _high(seconds: Sequence[float]) -> float:
     return quantiles(seconds, n=100)[-1]
+
+
+def _processor_seconds(pid: int) -> float:
+    """What a process has used of the processors so far; not a number where the system does not say."""
+    status = Path(f"/proc/{pid}/stat")
+    if not status.exists():
+        return float("nan")
+    user, system = status.read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _megabytes(pid: int) -> float:

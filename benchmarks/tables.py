@@ -122,6 +122,30 @@ def extraction() -> str:
     return "\n".join(lines)
 
 
+def serving() -> str:
+    """What HTTP adds to the model, and what happens under more load than there is time for."""
+    alone, *records = read("serve-cpu")
+    lines = [
+        "| | images a second | × by itself | × one client | ms, median | ms, p99 | processor ms an image | lost or twice |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        f"| {alone['name']} | {alone['images_a_second'][0]:.0f} | 1.00 | | | | {alone['processor_ms']:.1f} | |",
+    ]
+    for r in records:
+        ratios = f"{r['ratio']:.2f} | {r['ratio_to_one_client']:.2f}" if "ratio" in r else " | "
+        processor = f"{r['processor_ms']:.1f} + {r['client_ms']:.1f}" if "client_ms" in r else ""
+        lines.append(
+            f"| {r['name']} | {r['images_a_second'][0]:.0f} | {ratios} | {r['ms'][0]:.0f} | {r['ms'][1]:.0f} | {processor} | "
+            f"{r['lost_or_twice']} |"
+        )
+    last = records[-1]
+    lines += [
+        "",
+        f"Of the last, {last['answers']} requests were answered and {last['refused']} told to come again; at its rate a full "
+        f"queue takes {last['queue_ms']:.0f} ms.",
+    ]
+    return "\n".join(lines)
+
+
 def tiny_on_materials() -> str:
     """How good the small trunk is that ships with the package."""
     rows = [
@@ -162,7 +186,7 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
 
 TABLES = {
     made.__name__: made
-    for made in (headline, speed, shapes, targets, plans, normalization, extraction, tiny_on_materials, machine)
+    for made in (headline, speed, shapes, targets, plans, normalization, extraction, serving, tiny_on_materials, machine)
 }
 
 

@@ -226,6 +226,22 @@ def test_an_answer_that_takes_too_long_is_given_up_and_its_place_given_back(file
         answer(client.post("/predict", files={"image": files[0]}))
 
 
+def test_a_model_that_fails_fails_one_request(files: list[bytes], capfd: pytest.CaptureFixture[str]) -> None:
+    class Failing(Predictor):
+        def __call__(self, images: Sequence[Seen]) -> list[ImageResult]:
+            if any(image.wanted.classes == 2 for image in images):
+                raise RuntimeError("out of memory")
+            return super().__call__(images)
+
+    with running(build_app(Failing(model()))) as url, httpx.Client(base_url=url, timeout=60) as client:
+        response = client.post("/predict?top=2", files={"image": files[0]})
+        assert response.status_code == 500
+        assert response.json()["detail"] == "The server failed, RuntimeError; its log says where."
+        answer(client.post("/predict?top=1", files={"image": files[0]}))
+        assert "cbp_images_waiting 0.0" in client.get("/metrics").text
+    assert "out of memory" in capfd.readouterr().err
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say there what a process holds")
 def test_attacks_leave_no_memory_behind(files: list[bytes]) -> None:
     """Bombs and oversized bodies, again and again: memory is where it was after the first few."""

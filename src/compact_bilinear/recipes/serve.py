@@ -108,7 +108,7 @@ def run(config: Serve) -> None:
             decoders=config.decoders or max(1, available_cpus() // 2),
         )
         note(f"serve: {config.run} at {url_of(bound)}" + ("" if token else ", for whoever can reach it"))
-        run_until_asked(app, bound, patience=config.answer_seconds, log=config.log)
+        run_until_asked(app, bound, patience=config.upload_seconds + config.answer_seconds, log=config.log)
     finally:
         bound.close()
 

@@ -220,6 +220,10 @@ def _add_explanations(app: FastAPI) -> None:
     async def other(_: Request, fault: HTTPException) -> Response:
         return as_json(Problem(detail=f"{fault.detail}."), fault.status_code, dict(fault.headers or {}))
 
+    @app.exception_handler(Exception)
+    async def failed(_: Request, fault: Exception) -> Response:
+        return as_json(Problem(detail=f"The server failed, {type(fault).__name__}; its log says where."), 500)
+
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -53,7 +53,7 @@ def run_until_asked(app: Guard, bound: socket.socket, *, patience: float, log: b
     Args:
         app: that :func:`~compact_bilinear.serve.build_app` built.
         bound: where to listen.
-        patience: seconds that the answers may take at the end.
+        patience: seconds that uploads and answers may take at the end.
         log: a line for each request.
     """
     config = uvicorn.Config(
