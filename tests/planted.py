@@ -1,6 +1,6 @@
-"""Stores of features with a known structure: clusters, some rows that are broken, and none of it needs an image."""
+"""A store whose features are planted, so that one knows what can be learned from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,57 +8,74 @@ import numpy as np
 
 from compact_bilinear.features import FeatureStore, FeatureWriter
 
-POOLING = "tensor-sketch:32"
-SETTINGS = {"data": "planted", "backbone": "tiny", "weights sha256": "ab" * 32, "size": 40, "normalize": True, "batch": 4}
+Features = Callable[[np.ndarray, int], np.ndarray]  # of labels (m,) and d: features (m, d)
+CLASSES = ("crow", "jay", "owl", "wren", "Zaunkönig")
+K = len(CLASSES)
+DIMS = {"full-bilinear": 64, "tensor-sketch:31": 31}
 
 
-def rows(count: int, d: int = 32, classes: int = 7, noise: float = 0.5, seed: int = 0) -> np.ndarray:
-    """Rows around as many centres as there are classes, row i around centre i modulo their number; of all lengths."""
-    draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(99).standard_normal((classes, d))
-    x = centres[np.arange(count) % classes] + noise * draw.standard_normal((count, d))
-    return (x * draw.uniform(0.5, 2, (count, 1))).astype(np.float32)
+def clear(labels: np.ndarray, d: int) -> np.ndarray:
+    """Each class has an axis of its own, and a little noise."""
+    return np.eye(K, d)[labels % K] + 0.01 * noise(labels, d)
 
 
-def store(
+def noise(labels: np.ndarray, d: int) -> np.ndarray:
+    """The classes have no part in it."""
+    return np.random.default_rng(d).standard_normal((len(labels), d)) / np.sqrt(d)
+
+
+def blurred(labels: np.ndarray, d: int) -> np.ndarray:
+    """Something between the two, positive as features of networks are."""
+    return np.abs(0.3 * np.eye(K, d)[labels % K] + noise(labels, d))
+
+
+def plant(
     folder: Path,
-    x: np.ndarray,
+    features: Features = blurred,
     *,
-    paths: Sequence[str] | None = None,
-    labels: Sequence[int] | None = None,
-    splits: Sequence[str] | None = None,
-    classes: Sequence[str] = ("auk", "coot", "crow", "gull", "jay", "rook", "wren"),
+    train: int | tuple[int, ...] = 9,
+    test: int = 6,
+    dims: dict[str, int] | None = None,
     dtype: str = "float32",
-    settings: Mapping[str, object] = SETTINGS,
-    pooling: str | None = None,
+    unknown: int = 0,
 ) -> FeatureStore:
-    """A store of rows (m, d), as ``cbp extract`` would have made it."""
-    count, d = x.shape
+    """Write a store and read it.
+
+    Args:
+        folder: for it.
+        features: what is planted.
+        train, test: images of each class; ``train`` may be a number for each, also for fewer classes. Without test images there
+            is no split.
+        dims: poolings and their d.
+        dtype: of the store.
+        unknown: images more whose class is not known, half of them for training.
+    """
+    counts = (train,) * K if isinstance(train, int) else train
+    k = len(counts)
+    labels = np.concatenate([np.repeat(np.arange(k), counts), np.tile(np.arange(k), test), np.full(unknown, -1)])
+    split = ["train" if test else ""] * sum(counts) + ["test"] * (k * test) + ["train", "test"] * (unknown // 2)
+    order = np.random.default_rng(0).permutation(len(labels))
+    labels, split = labels[order], [split[place] for place in order]
     items = SimpleNamespace(
-        classes=tuple(classes),
-        paths=tuple(paths or (f"{index % 7}/{index:04} é.jpg" for index in range(count))),
-        labels=tuple(labels if labels is not None else (index % len(classes) for index in range(count))),
-        splits=tuple(splits or (("train", "test")[index % 2] for index in range(count))),
+        classes=CLASSES[:k],
+        paths=tuple(f"{place:03}.jpg" for place in range(len(labels))),
+        labels=tuple(labels.tolist()),
+        splits=tuple(split),
     )
-    pooling = pooling or f"tensor-sketch:{d}"
+    dims = dims or DIMS
     writer = FeatureWriter(
-        folder, items, {pooling: {"dim": d, "seed": 0}}, settings=settings, dtype=dtype, shard_size=max(1, count // 3)
+        folder,
+        items,
+        {name: {"dim": d, "seed": 0, "sha256": "ab" * 32} for name, d in dims.items()},
+        settings={},
+        versions={},
+        dtype=dtype,
+        shard_size=17,
     )
+    arrays = {name: features(labels, d).astype(dtype) for name, d in dims.items()}
     for shard in writer.missing():
-        with writer.start(shard) as part:
-            part.add(range(shard.first, shard.stop), {pooling: x[shard.first : shard.stop]})
+        with writer.start(shard) as rows:
+            places = list(range(shard.first, shard.stop))
+            rows.add(places, {name: array[places] for name, array in arrays.items()})
     writer.complete()
     return FeatureStore(folder)
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    """Rows of length 1, in float64."""
-    wide = x.astype(np.float64)
-    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
-
-
-def nearest(x: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Brute force: the k most similar rows of each query, ties in their order, and their similarities."""
-    similarities = (unit(queries) @ unit(x).T).round(9)
-    order = np.argsort(-similarities, axis=1, kind="stable")[:, :k]
-    return order, np.take_along_axis(similarities, order, axis=1)

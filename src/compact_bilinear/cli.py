@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,9 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
+    "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "extract": ("Extract", "Pool the images of a folder into features."),
+    "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
     "index": ("Index", "Make an index of features, to search in, or change one."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
@@ -73,8 +76,19 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as failure:
         return _explain(failure, 1, debug)
     if result is not None:
-        print(result)
+        _show(result)
     return 0
+
+
+def _show(result: object) -> None:
+    """Print a result: as the table that rich makes of it, if it is one and a person is watching, or as text."""
+    if hasattr(result, "__rich__") and sys.stdout is not None and sys.stdout.isatty():
+        with suppress(ImportError):
+            from rich.console import Console
+
+            Console().print(result)
+            return
+    print(result)
 
 
 def _run(verb: str, given: Sequence[str]) -> object:

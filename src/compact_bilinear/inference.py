@@ -1,6 +1,6 @@
 """A model over a list of images: batch after batch of scores, in order, with what is broken named."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def answers(
     precision: torch.dtype = torch.float32,
     workers: int | None = None,
     threads: int = 0,
-) -> Iterator[Answer]:
+) -> Generator[Answer]:
     """Decode images, hand them to a model where it is, and yield what it says.
 
     Args:

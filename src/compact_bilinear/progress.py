@@ -4,8 +4,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 EVERY = 30.0  # seconds between plain lines
+
+
+class Advance(Protocol):
+    """What :func:`counting_bar` gives."""
+
+    def __call__(self, count: int, said: str = "") -> None:
+        """So many more are done, and ``said`` is how it goes."""
 
 
 @contextmanager
@@ -36,7 +44,7 @@ def transfer_bar(name: str, done: int, total: int | None) -> Iterator[Callable[[
 
 
 @contextmanager
-def counting_bar(name: str, what: str, done: int, total: int) -> Iterator[Callable[[int], None]]:
+def counting_bar(name: str, what: str, done: int, total: int) -> Iterator[Advance]:
     """Show how many things are done, how many a second, and how long still; plain lines where nobody watches.
 
     Args:
@@ -46,7 +54,7 @@ def counting_bar(name: str, what: str, done: int, total: int) -> Iterator[Callab
         total: all of them.
 
     Yields:
-        A function to call with the number of things that were done since the last call.
+        A function to call with the number of things that were done since the last call, and a few words if there are any.
     """
     try:
         from rich.console import Console
@@ -65,9 +73,14 @@ def counting_bar(name: str, what: str, done: int, total: int) -> Iterator[Callab
             return Text(f"{task.speed:.3g} {what}/s" if task.speed else "")
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=60) as bar:
-        task = bar.add_task(name, total=total, completed=done)
-        yield lambda count: bar.advance(task, count)
+    words = TextColumn("{task.fields[said]}")
+    with Progress(*columns, words, console=Console(stderr=True), speed_estimate_period=60) as bar:
+        task = bar.add_task(name, total=total, completed=done, said="")
+
+        def advance(count: int, said: str = "") -> None:
+            bar.update(task, advance=count, said=said)
+
+        yield advance
 
 
 class _Lines:
@@ -77,7 +90,7 @@ class _Lines:
         self.name, self.what, self.before, self.done, self.total = name, what, done, done, total
         self.start = self.said = time.monotonic()
 
-    def __call__(self, count: int) -> None:
+    def __call__(self, count: int, said: str = "") -> None:
         self.done += count
         now = time.monotonic()
         if now - self.said < EVERY and self.done < self.total:
@@ -85,7 +98,8 @@ class _Lines:
         self.said = now
         rate = (self.done - self.before) / max(now - self.start, 1e-9)
         left = f", {(self.total - self.done) / rate / 60:.1f} minutes left" if self.done < self.total else ""
-        note(f"{self.name}: {self.done} of {self.total} {self.what}, {rate:.3g} a second{left}")
+        words = f"; {said}" if said else ""
+        note(f"{self.name}: {self.done} of {self.total} {self.what}, {rate:.3g} a second{left}{words}")
 
 
 def note(line: str) -> None:

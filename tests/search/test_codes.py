@@ -6,7 +6,7 @@ import faiss
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search.codes import RowsWriter, codes_of, decode, empty_like, empty_rows, open_rows
 
 KINDS = ("float32", "float16", "8-bit")
@@ -21,7 +21,7 @@ def write(file: Path, x: np.ndarray, kind: str) -> None:
 
 @pytest.fixture
 def x() -> np.ndarray:
-    return planted.unit(planted.rows(23, 33)).astype(np.float32)
+    return clustered.unit(clustered.rows(23, 33)).astype(np.float32)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ import faiss
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import engine
 from compact_bilinear.search.codes import RowsWriter, empty_rows, open_rows
 from compact_bilinear.search.engine import Flat, Hnsw, IvfPq, choose_engine, empty_graph, empty_lists, empty_lists_like
@@ -14,7 +14,7 @@ from compact_bilinear.search.engine import Flat, Hnsw, IvfPq, choose_engine, emp
 
 @pytest.fixture
 def x() -> np.ndarray:
-    return planted.unit(planted.rows(700, 40, classes=31)).astype(np.float32)
+    return clustered.unit(clustered.rows(700, 40, classes=31)).astype(np.float32)
 
 
 def graph_over(x: np.ndarray, folder: Path, kind: str) -> Hnsw:
@@ -58,7 +58,7 @@ def test_a_graph_finds_what_is_near(tmp_path: Path, x: np.ndarray, kind: str) ->
 
 
 def test_more_effort_finds_more(tmp_path: Path) -> None:
-    x = planted.unit(np.random.default_rng(0).standard_normal((3060, 40))).astype(np.float32)  # no clusters: hard
+    x = clustered.unit(np.random.default_rng(0).standard_normal((3060, 40))).astype(np.float32)  # no clusters: hard
     hnsw, queries = graph_over(x[60:], tmp_path, "float32"), x[:60]
     exact = Flat(hnsw.rows).candidates(queries, 10, 0, None).positions
 
@@ -96,8 +96,9 @@ def test_lists_trained_alike(x: np.ndarray) -> None:
 
 @pytest.mark.parametrize(("d", "size"), [(32, 4), (33, 3), (7, 1), (37, 1), (512, 64), (30, 3)])
 def test_eight_numbers_or_a_few_more_become_a_byte(d: int, size: int) -> None:
-    x = planted.unit(planted.rows(300, d)).astype(np.float32)
-    assert size == empty_lists(x, 0).pq.M
+    x = clustered.unit(clustered.rows(300, d)).astype(np.float32)
+    lists = empty_lists(x, 0)
+    assert (lists.d, lists.pq.M) == (d, size)
 
 
 def test_seeds(x: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.layout import MANIFEST
 
@@ -14,17 +14,17 @@ NEARLY = [("hnsw", "float32"), ("hnsw", "float16"), ("hnsw", "8-bit"), ("ivf-pq"
 
 
 def make(folder: Path, x: np.ndarray, engine: str = "flat", codes: str = "float32") -> Index:
-    store = planted.store(folder / "features", x)
+    store = clustered.store(folder / "features", x)
     return IndexWriter(folder / "index").make(store, next(iter(store.poolings)), engine=engine, codes=codes).index
 
 
 @pytest.mark.parametrize(("engine", "codes"), EXACT)
 @pytest.mark.parametrize(("count", "d", "top"), [(1, 33, 1), (5, 32, 10), (23, 7, 4), (301, 257, 3), (40, 16384, 5)])
 def test_exact_engines_are_brute_force(tmp_path: Path, engine: str, codes: str, count: int, d: int, top: int) -> None:
-    x, queries = planted.rows(count, d), planted.rows(6, d, seed=1)
+    x, queries = clustered.rows(count, d), clustered.rows(6, d, seed=1)
     index = make(tmp_path, x, engine, codes)
     kept = index.features(index.numbers)  # what brute force has to look at are the rows as they are kept
-    similarities = (planted.unit(queries) @ kept.astype(np.float64).T).round(6)
+    similarities = (clustered.unit(queries) @ kept.astype(np.float64).T).round(6)
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     for query, found in enumerate(index.search(queries, top)):
         assert found.numbers.tolist() == order[query].tolist()
@@ -34,9 +34,9 @@ def test_exact_engines_are_brute_force(tmp_path: Path, engine: str, codes: str, 
 
 @pytest.mark.parametrize(("engine", "codes"), [*NEARLY, ("ivf-pq", "pq")])
 def test_other_engines_find_most_of_it(tmp_path: Path, engine: str, codes: str) -> None:
-    x = planted.rows(2011, 48, classes=61, noise=0.7)
+    x = clustered.rows(2011, 48, classes=61, noise=0.7)
     index = make(tmp_path, x[11:], engine, codes)
-    truth, _ = planted.nearest(x[11:], x[:11], 10)
+    truth, _ = clustered.nearest(x[11:], x[:11], 10)
     found = [found.numbers for found in index.search(x[:11], 10)]
     recall = np.mean([np.isin(a, b).mean() for a, b in zip(truth, found, strict=True)])
     # 6 bytes tell 33 rows of a cluster hardly apart, though they tell the cluster
@@ -48,7 +48,7 @@ def test_other_engines_find_most_of_it(tmp_path: Path, engine: str, codes: str) 
 
 @pytest.mark.parametrize(("engine", "codes"), [*EXACT, *NEARLY])
 def test_ties_are_in_the_order_of_the_index(tmp_path: Path, engine: str, codes: str) -> None:
-    x = planted.rows(400, 40, classes=3)
+    x = clustered.rows(400, 40, classes=3)
     x[5:300:7] = x[5]  # 43 that are one and the same
     index = make(tmp_path, x, engine, codes)
     same = list(range(5, 300, 7))
@@ -62,7 +62,7 @@ def test_ties_are_in_the_order_of_the_index(tmp_path: Path, engine: str, codes: 
 
 @pytest.mark.parametrize("batch", [1, 2, 19, 64])
 def test_a_query_finds_the_same_alone_and_among_others(tmp_path: Path, batch: int) -> None:
-    x, queries = planted.rows(500, 40), planted.rows(64, 40, seed=1)
+    x, queries = clustered.rows(500, 40), clustered.rows(64, 40, seed=1)
     index = make(tmp_path, x, "flat", "float32")
     alone = [index.search(query[None], 7)[0] for query in queries[:batch]]
     for one, other in zip(alone, index.search(queries[:batch], 7), strict=True):
@@ -71,7 +71,7 @@ def test_a_query_finds_the_same_alone_and_among_others(tmp_path: Path, batch: in
 
 
 def test_the_length_of_queries_and_rows_changes_nothing(tmp_path: Path) -> None:
-    x, queries = planted.rows(50, 33), planted.rows(3, 33, seed=1)
+    x, queries = clustered.rows(50, 33), clustered.rows(3, 33, seed=1)
     one = make(tmp_path / "one", x).search(queries)
     other = make(tmp_path / "other", x * np.float32(64)).search(queries / np.float32(1024))
     for a, b in zip(one, other, strict=True):
@@ -81,7 +81,7 @@ def test_the_length_of_queries_and_rows_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("engine", "codes"), [("flat", "float16"), ("hnsw", "8-bit"), ("ivf-pq", "pq")])
 def test_one_that_is_inside_does_not_find_itself(tmp_path: Path, engine: str, codes: str) -> None:
-    x = planted.rows(300, 40)
+    x = clustered.rows(300, 40)
     index = make(tmp_path, x, engine, codes)
     number = index.find("4/0011 é.jpg")
     assert number == 11
@@ -92,7 +92,7 @@ def test_one_that_is_inside_does_not_find_itself(tmp_path: Path, engine: str, co
 
 
 def test_what_is_known_of_an_item(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, 33), labels=[3, -1, *range(7)])
+    store = clustered.store(tmp_path / "features", clustered.rows(9, 33), labels=[3, -1, *range(7)])
     done = IndexWriter(tmp_path / "index").make(store, "tensor-sketch:33", images=tmp_path / "photos")
     index = Index(str(tmp_path / "index"))
     assert index.item(0)[:5] == (0, "0/0000 é.jpg", 3, "gull", "train")
@@ -103,7 +103,7 @@ def test_what_is_known_of_an_item(tmp_path: Path) -> None:
 
 
 def test_wrong_questions(tmp_path: Path) -> None:
-    index = make(tmp_path, planted.rows(9, 33))
+    index = make(tmp_path, clustered.rows(9, 33))
     for queries, told in (
         (np.ones((2, 32)), r"\(b, d=33\) but got \(2, 32\)\.\nPool the images as .* tensor-sketch:33"),
         (np.ones(33), r"\(b, d=33\) but got \(33,\)"),
@@ -122,7 +122,7 @@ def test_wrong_questions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("hnsw", "float16"), ("ivf-pq", "8-bit")])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "longer"])
 def test_damage_is_named(tmp_path: Path, engine: str, codes: str, damage: str) -> None:
-    index = make(tmp_path, planted.rows(300, 40), engine, codes)
+    index = make(tmp_path, clustered.rows(300, 40), engine, codes)
     files = list(index.manifest["files"])
     del index
     assert len(files) == {"flat": 2, "hnsw": 3, "ivf-pq": 3}[engine]
@@ -150,7 +150,7 @@ def test_damage_is_named(tmp_path: Path, engine: str, codes: str, damage: str) -
 
 def test_damage_in_large_files_is_found_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compact_bilinear.search.layout.CHEAP", 1000)
-    index = make(tmp_path, planted.rows(300, 40))
+    index = make(tmp_path, clustered.rows(300, 40))
     index.verify()
     file = tmp_path / "index" / "rows-00001.faiss"
     whole = file.read_bytes()
@@ -160,11 +160,29 @@ def test_damage_in_large_files_is_found_when_asked_for(tmp_path: Path, monkeypat
         opened.verify()
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much memory is resident")
+@pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("ivf-pq", "float32")])
+def test_opening_reads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, codes: str) -> None:
+    def resident() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+    monkeypatch.setattr("compact_bilinear.search.layout.CHEAP", 1000)
+    monkeypatch.setattr("compact_bilinear.search.engine.SAMPLE", 2**17)
+    x = clustered.rows(1024, 257)
+    folder = make(tmp_path, np.tile(x, (16, 1)), engine, codes).folder  # 17 MB of rows
+    Index(folder)
+    before = resident()
+    index = Index(folder)
+    assert resident() - before < 2**21
+    assert index.search(x[1023:], 1)[0].numbers.tolist() == [1023]
+
+
 def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"absent does not exist\.\nCheck its name, or write `cbp index FEATURES --out "):
         Index(tmp_path / "absent")
     with pytest.raises(ValueError, match=r"has no _manifest\.json\.\n"):
         Index(tmp_path)
-    planted.store(tmp_path / "features", planted.rows(9, 33))
+    clustered.store(tmp_path / "features", clustered.rows(9, 33))
     with pytest.raises(ValueError, match=r"says 'compact-bilinear features', version 1\.\n"):
         Index(tmp_path / "features")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planted
+import clustered
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.layout import LOCK, MANIFEST
 
@@ -28,10 +28,10 @@ def contents(index: Index) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("engine", "codes"), KINDS)
 def test_add_delete_compact(tmp_path: Path, engine: str, codes: str) -> None:
-    x, queries = planted.rows(900, D, classes=31), planted.rows(13, D, classes=31, seed=5)
+    x, queries = clustered.rows(900, D, classes=31), clustered.rows(13, D, classes=31, seed=5)
     paths = [f"{index}.jpg" for index in range(900)]
-    first = planted.store(tmp_path / "first", x[:500], paths=paths[:500])
-    second = planted.store(tmp_path / "second", x[500:], paths=paths[500:])
+    first = clustered.store(tmp_path / "first", x[:500], paths=paths[:500])
+    second = clustered.store(tmp_path / "second", x[500:], paths=paths[500:])
     writer = IndexWriter(tmp_path / "index")
     writer.make(first, f"tensor-sketch:{D}", engine=engine, codes=codes)
     writer.add(second)
@@ -43,7 +43,7 @@ def test_add_delete_compact(tmp_path: Path, engine: str, codes: str) -> None:
     assert len(index) == len(stay)
     assert [index.item(number).path for number in index.numbers] == [paths[number] for number in stay]
     if (engine, codes) == ("flat", "float16"):
-        order, _ = planted.nearest(x[stay].astype(np.float16), queries, 8)
+        order, _ = clustered.nearest(x[stay].astype(np.float16), queries, 8)
         assert [[path for path, _ in found] for found in named(index, queries)] == [
             [paths[stay[place]] for place in row] for row in order
         ]
@@ -66,10 +66,10 @@ def test_add_delete_compact(tmp_path: Path, engine: str, codes: str) -> None:
 
 
 def test_labels_of_another_list_of_classes(tmp_path: Path) -> None:
-    x = planted.rows(20, D)
-    first = planted.store(tmp_path / "a", x[:10], classes=("crow", "wren"))
+    x = clustered.rows(20, D)
+    first = clustered.store(tmp_path / "a", x[:10], classes=("crow", "wren"))
     labels = [0, 1, 2, -1, 0, 1, 2, -1, 0, 1]
-    second = planted.store(
+    second = clustered.store(
         tmp_path / "b", x[10:], classes=("auk", "wren", "gull"), labels=labels, paths=[f"{n}.png" for n in range(10)]
     )
     writer = IndexWriter(tmp_path / "index")
@@ -83,9 +83,9 @@ def test_labels_of_another_list_of_classes(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_inside_is_replaced(tmp_path: Path) -> None:
-    x = planted.rows(30, D)
-    first = planted.store(tmp_path / "a", x[:20])
-    second = planted.store(tmp_path / "b", x[10:], paths=[*first.paths[:5], *(f"{n}.png" for n in range(15))])
+    x = clustered.rows(30, D)
+    first = clustered.store(tmp_path / "a", x[:20])
+    second = clustered.store(tmp_path / "b", x[10:], paths=[*first.paths[:5], *(f"{n}.png" for n in range(15))])
     writer = IndexWriter(tmp_path / "index")
     writer.make(first, f"tensor-sketch:{D}")
     for times in (1, 2):  # the second time, all of it is replaced by the same
@@ -100,10 +100,10 @@ def test_a_path_that_is_inside_is_replaced(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_direction_are_left_out_by_name(tmp_path: Path) -> None:
-    x = planted.rows(12, D)
+    x = clustered.rows(12, D)
     x[3], x[7, 5], x[11, 0] = 0, np.nan, 1e30  # float16 makes that infinite
     with np.errstate(over="ignore"):
-        store = planted.store(tmp_path / "features", x, dtype="float16")
+        store = clustered.store(tmp_path / "features", x, dtype="float16")
     done = IndexWriter(tmp_path / "index").make(store, f"tensor-sketch:{D}")
     assert done.skipped == tuple(store.paths[row] for row in (3, 7, 11))
     assert [done.index.item(number).path for number in done.index.numbers] == [
@@ -113,19 +113,19 @@ def test_rows_without_a_direction_are_left_out_by_name(tmp_path: Path) -> None:
 
 
 def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", np.zeros((5, D), np.float32))
+    store = clustered.store(tmp_path / "features", np.zeros((5, D), np.float32))
     with pytest.raises(ValueError, match=r"all 5 rows of .*features are zero or not finite\.\nExtract them anew"):
         IndexWriter(tmp_path / "index").make(store, f"tensor-sketch:{D}")
     assert [each.name for each in (tmp_path / "index").iterdir()] == [LOCK], "and leaves nothing behind"
 
 
 def test_what_is_there_is_not_lost(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, D))
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
     writer = IndexWriter(tmp_path / "index")
     writer.make(store, f"tensor-sketch:{D}")
     with pytest.raises(ValueError, match=r"index has an index already\.\nWrite --add .*--replace"):
         writer.make(store, f"tensor-sketch:{D}")
-    other = planted.store(tmp_path / "others", planted.rows(5, D))
+    other = clustered.store(tmp_path / "others", clustered.rows(5, D))
     assert len(writer.make(other, f"tensor-sketch:{D}", replace=True).index) == 5
     with pytest.raises(ValueError, match=r"features has _manifest\.json\.\n|features has an index"):
         IndexWriter(tmp_path / "features").make(store, f"tensor-sketch:{D}")
@@ -138,7 +138,7 @@ def test_what_is_there_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_can_be_replaced_and_nothing_else(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, D))
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
     writer = IndexWriter(tmp_path / "index")
     writer.make(store, f"tensor-sketch:{D}")
     for damaged in ("rows-00001.faiss", MANIFEST):
@@ -156,18 +156,18 @@ def test_a_damaged_index_can_be_replaced_and_nothing_else(tmp_path: Path) -> Non
 
 
 def test_other_features_are_refused(tmp_path: Path) -> None:
-    x = planted.rows(9, D)
+    x = clustered.rows(9, D)
     writer = IndexWriter(tmp_path / "index")
-    writer.make(planted.store(tmp_path / "a", x), f"tensor-sketch:{D}")
-    other = planted.store(tmp_path / "b", x, settings=planted.SETTINGS | {"size": 64, "batch": 8, "data": "others"})
+    writer.make(clustered.store(tmp_path / "a", x), f"tensor-sketch:{D}")
+    other = clustered.store(tmp_path / "b", x, settings=clustered.SETTINGS | {"size": 64, "batch": 8, "data": "others"})
     with pytest.raises(ValueError, match=r"b was made otherwise than .*index: size: 40 → 64\.\nExtract with the same settings"):
         writer.add(other)
     with pytest.raises(ValueError, match=r"index holds tensor-sketch:33, but .* has tensor-sketch:32\.\nExtract with --pool"):
-        writer.add(planted.store(tmp_path / "c", x[:, :32]))
+        writer.add(clustered.store(tmp_path / "c", x[:, :32]))
 
 
 def test_deletes_all_or_nothing(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, D))
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
     writer = IndexWriter(tmp_path / "index")
     writer.make(store, f"tensor-sketch:{D}")
     with pytest.raises(ValueError, match=r"has no image absent\.jpg\.\n"):
@@ -189,15 +189,15 @@ def test_deletes_all_or_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, engine: str, codes: str, told: str) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(9, D))
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
     with pytest.raises(ValueError, match=told):
         IndexWriter(tmp_path / "index").make(store, f"tensor-sketch:{D}", engine=engine, codes=codes)
 
 
 def test_writers_take_turns_and_readers_see_whole_states(tmp_path: Path) -> None:
-    x, count = planted.rows(120, D), 6
+    x, count = clustered.rows(120, D), 6
     stores = [
-        planted.store(tmp_path / f"{n}", x[20 * n : 20 * n + 20], paths=[f"{n}/{each}.jpg" for each in range(20)])
+        clustered.store(tmp_path / f"{n}", x[20 * n : 20 * n + 20], paths=[f"{n}/{each}.jpg" for each in range(20)])
         for n in range(count)
     ]
     folder = tmp_path / "index"
@@ -235,25 +235,8 @@ def test_writers_take_turns_and_readers_see_whole_states(tmp_path: Path) -> None
     assert len(Index(folder)) == 120
 
 
-def test_growing_changes_the_engine_when_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compact_bilinear.search.engine.FLAT", 400 * D)
-    monkeypatch.setattr("compact_bilinear.search.writer.FLAT", 400 * D)
-    monkeypatch.setattr("compact_bilinear.search.engine.GRAPH", 900 * D)
-    x = planted.rows(1200, D, classes=31)
-    writer = IndexWriter(tmp_path / "index")
-    engines = []
-    for n in range(3):
-        paths = [f"{n}/{each}.jpg" for each in range(400)]
-        store = planted.store(tmp_path / f"{n}", x[400 * n : 400 * n + 400], paths=paths)
-        writer.add(store) if n else writer.make(store, f"tensor-sketch:{D}")
-        engines.append(writer.compact().index.segments[0].facts["engine"])
-    assert engines == ["flat", "hnsw", "ivf-pq"]
-    found = Index(tmp_path / "index").search(x[:5], 1)
-    assert [int(each.numbers[0]) for each in found] == list(range(5))
-
-
 def test_the_same_features_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
-    store = planted.store(tmp_path / "features", planted.rows(400, D))
+    store = clustered.store(tmp_path / "features", clustered.rows(400, D))
     for engine, codes in (("flat", "8-bit"), ("ivf-pq", "8-bit")):
         manifests = [
             IndexWriter(tmp_path / f"{engine}{n}").make(store, f"tensor-sketch:{D}", engine=engine, codes=codes).index.manifest

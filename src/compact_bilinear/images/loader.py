@@ -7,7 +7,7 @@ its place in the list, so that results can be put where they belong, and so that
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -103,7 +103,7 @@ def load_images(
     draft: bool = False,
     pin_memory: bool = False,
     start_method: Literal["fork", "spawn", "forkserver"] | None = None,
-) -> Iterator[Batch]:
+) -> Generator[Batch]:
     """Decode and transform images, and yield them in batches.
 
     Args:
@@ -142,7 +142,7 @@ def load_images(
     return _checked(loader, strict)
 
 
-def _checked(loader: DataLoader[_Loaded], strict: bool) -> Iterator[Batch]:
+def _checked(loader: DataLoader[_Loaded], strict: bool) -> Generator[Batch]:
     for each in loader:
         if strict and each.broken:
             raise BrokenImage(each.broken[0].reason)

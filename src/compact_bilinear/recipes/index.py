@@ -102,6 +102,7 @@ def run(config: Index) -> str:
     if config.add:
         return _said(writer.add(store, config.images))
     pooling = _pooling(config, store)
+    writer.require_room(config.replace)
     return _said(
         writer.make(
             store,

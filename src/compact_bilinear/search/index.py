@@ -138,7 +138,8 @@ class Index:
         similarities = np.concatenate([each.similarities for each in near])
         numbers = np.concatenate([seg.first + each.positions for seg, each in zip(self.segments, near, strict=True)])
         order = np.lexsort((numbers, -similarities))[:top]
-        return Found(similarities[order], numbers[order])
+        # rounded rows are not quite as long as 1, and nothing is more similar than the same
+        return Found(similarities[order].clip(-1, 1), numbers[order])
 
     def neighbours(self, number: int, top: int = 10, effort: int | None = None) -> Found:
         """The nearest items of one that is inside, without itself."""

@@ -103,8 +103,7 @@ def _best(similarities: NDArray[np.float64], positions: NDArray[np.int64], top: 
     there = positions >= 0
     similarities, positions = similarities[there].round(DIGITS), positions[there]
     order = np.lexsort((positions, -similarities))[:top]
-    # rounded rows are not quite as long as 1, and nothing is more similar to itself than that
-    return Near(similarities[order].clip(-1, 1), positions[order])
+    return Near(similarities[order], positions[order])
 
 
 def items_table(paths: Sequence[str], labels: NDArray[np.integer], splits: Sequence[str], place: int) -> pa.Table:

@@ -23,10 +23,8 @@ class Trained(NamedTuple):
 
 def train(engine: Engine, codes: Codes, sample: NDArray[np.float32], seed: int) -> Trained:
     """Learn from a sample (m, d) what codes and lists are to be like."""
-    if engine == "ivf-pq" and len(sample) < LEAST:
-        raise ValueError(
-            f"ivf-pq is trained on at least {LEAST} images, but there are {len(sample)}.\nWrite --engine flat: they are few."
-        )
+    if engine == "ivf-pq":
+        _require_enough(len(sample))
     rows = None if codes == "pq" else empty_rows(codes, sample.shape[1], sample)
     return Trained(rows, empty_lists(sample, seed) if engine == "ivf-pq" else None)
 
@@ -41,19 +39,25 @@ def trained_as(segments: list[Segment]) -> Trained:
 def settle(engine: str, codes: str, count: int, d: int) -> tuple[Engine, Codes, str]:
     """Engine and codes, where one or the other may be "auto", and why they are taken."""
     kept: Any = "float16" if codes == "auto" else codes
+    chosen: Any = engine
+    why = "as was asked for"
     if engine == "auto":
         chosen, why = ("ivf-pq", "PQ codes are its own") if codes == "pq" else choose_engine(count, d)
-        return _either(chosen), kept, why
-    if codes == "pq" and engine != "ivf-pq":
+    if kept == "pq" and chosen != "ivf-pq":
         raise ValueError(
-            f"PQ codes belong to the engine ivf-pq, but got {engine}.\n"
+            f"PQ codes belong to the engine ivf-pq, but got {chosen}.\n"
             "Write --engine ivf-pq, or --codes 8-bit, which are small too."
         )
-    return _either(engine), kept, "as was asked for"
+    if chosen == "ivf-pq":
+        _require_enough(count)
+    return chosen, kept, why
 
 
-def _either(engine: Any) -> Engine:
-    return engine  # type: ignore[no-any-return]
+def _require_enough(count: int) -> None:
+    if count < LEAST:
+        raise ValueError(
+            f"ivf-pq is trained on at least {LEAST} images, but there are {count}.\nWrite --engine flat: they are few."
+        )
 
 
 class SegmentWriter:

@@ -19,8 +19,8 @@ from ..features import FeatureStore
 from ..lock import alone
 from ..progress import counting_bar
 from ..whole_file import WholeFile
-from .codes import BLOCK, codes_of
-from .engine import FLAT, Engine, IvfPq, empty_lists_like, sample_size
+from .compaction import fill, items_left, retrained
+from .engine import FLAT, Engine, sample_size
 from .index import Index
 from .layout import (
     FORMAT,
@@ -36,7 +36,7 @@ from .layout import (
     sweep,
     write_manifest,
 )
-from .segment import Segment, items_table
+from .segment import items_table
 from .segment_writer import SegmentWriter, Trained, settle, train, trained_as
 from .unit_rows import unit_blocks
 
@@ -63,6 +63,23 @@ class IndexWriter:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
+    def require_room(self, replace: bool) -> None:
+        """Refuse a folder that an index cannot be made in, and one that has an index unless it is to be replaced."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"An index is a folder, but {self.folder} is a file.\nGive another name.")
+        if not self.folder.exists():
+            return
+        if (self.folder / MANIFEST).exists():
+            if not replace:
+                raise ValueError(
+                    f"{self.folder} has an index already.\nWrite --add to add to it, --replace to put another in its place, "
+                    "or another --out."
+                )
+            return
+        strange = sorted(each.name for each in self.folder.iterdir() if not OURS.fullmatch(each.name) and each.name != LOCK)
+        if strange:
+            raise ValueError(f"An index is made in a new folder, but {self.folder} has {strange[0]}.\nGive another folder.")
+
     def make(
         self,
         store: FeatureStore,
@@ -87,11 +104,11 @@ class IndexWriter:
             replace: an index that is there already.
             seed: what the sample is drawn from that 8-bit codes and IVF-PQ are trained on.
         """
-        self._refuse_what_is_there(replace)
+        self.require_room(replace)
+        chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._writing(replace) as (_, generation):
-            self._refuse_what_is_there(replace)
-            chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
+            self.require_room(replace)
             trained = train(chosen, kept, sample(store, pooling, chosen, kept, seed), seed)
             segment, files, skipped = self._segment(
                 store, pooling, chosen, trained, generation, store.labels, 0 if images else -1
@@ -119,7 +136,7 @@ class IndexWriter:
                 files,
                 None,
             )
-        line = f"engine: {chosen}, for {why}"
+        line = f"engine: {chosen}; {why}"
         return Done(Index(self.folder), line, skipped)
 
     def add(self, store: FeatureStore, images: Path | None = None) -> Done:
@@ -173,30 +190,12 @@ class IndexWriter:
             index.verify()  # before damage is given a checksum that fits
             manifest, count = index.manifest, len(index)
             engine, _, why = settle(manifest["engine"], manifest["codes"], count, index.d)
-            kept = trained_as(index.segments)
-            trained = kept if kept.rows is None else self._retrained(index, engine, kept)
-            with SegmentWriter(self.folder, generation, engine, trained) as writer:
-                if kept.rows is None:
-                    writer.take(_merged(index.segments))
-                else:
-                    with counting_bar("compact", "images", 0, count) as advance:
-                        for segment, positions in _alive(index):
-                            writer.add(segment.decode(positions), codes_of(segment.rows)[positions])
-                            advance(len(positions))
-                facts, files = writer.finish(_alive_items(index))
+            with SegmentWriter(self.folder, generation, engine, retrained(index, engine)) as writer:
+                fill(writer, index)
+                facts, files = writer.finish(items_left(index))
             model = {name: each for name, each in manifest["files"].items() if "/" in name}
             self._commit(manifest, generation, [facts], files | model, None)
-        return Done(Index(self.folder), f"engine: {engine}, for {why}")
-
-    def _retrained(self, index: Index, engine: Engine, kept: Trained) -> Trained:
-        """Lists for as many rows as there are now; codes stay what they are."""
-        if engine != "ivf-pq":
-            return Trained(kept.rows, None)
-        numbers, size = index.numbers, sample_size(index.d)
-        if len(numbers) > size:
-            drawn = np.random.default_rng(index.manifest["seed"]).choice(len(numbers), size, replace=False)
-            numbers = numbers[np.sort(drawn)]
-        return Trained(kept.rows, train(engine, "pq", index.features(numbers), index.manifest["seed"]).lists)
+        return Done(Index(self.folder), f"engine: {engine}; {why}")
 
     def _segment(
         self,
@@ -226,22 +225,6 @@ class IndexWriter:
             good = [path for path, is_good in zip(paths, kept, strict=True) if is_good]
             facts, files = writer.finish(items_table(good, labels[kept], store.splits[kept].tolist(), place))
         return facts, files, tuple(path for path, is_good in zip(paths, kept, strict=True) if not is_good)
-
-    def _refuse_what_is_there(self, replace: bool) -> None:
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"An index is a folder, but {self.folder} is a file.\nGive another name.")
-        if not self.folder.exists():
-            return
-        if (self.folder / MANIFEST).exists():
-            if not replace:
-                raise ValueError(
-                    f"{self.folder} has an index already.\nWrite --add to add to it, --replace to put another in its place, "
-                    "or another --out."
-                )
-            return
-        strange = sorted(each.name for each in self.folder.iterdir() if not OURS.fullmatch(each.name) and each.name != LOCK)
-        if strange:
-            raise ValueError(f"An index is made in a new folder, but {self.folder} has {strange[0]}.\nGive another folder.")
 
     def _require(self, index: Index | None) -> Index:
         return Index(self.folder) if index is None else index  # which tells what is missing
@@ -323,41 +306,3 @@ def features_of(store: FeatureStore, pooling: str) -> dict[str, Any]:
     settings = {name: value for name, value in manifest["settings"].items() if name not in NO_MATTER}
     facts = {f"pooling {name}": value for name, value in manifest["poolings"][pooling].items()}
     return settings | facts | {"fitted": manifest.get("fitted", {}).get(pooling)}
-
-
-def _alive(index: Index) -> Iterator[tuple[Segment, NDArray[np.int64]]]:
-    size = max(1, BLOCK // index.d)
-    for segment in index.segments:
-        positions = np.flatnonzero(~segment.dead)
-        for start in range(0, len(positions), size):
-            yield segment, positions[start : start + size]
-
-
-def _alive_items(index: Index) -> pa.Table:
-    return pa.concat_tables([segment.items.filter(pa.array(~segment.dead)) for segment in index.segments]).combine_chunks()
-
-
-def _merged(segments: Sequence[Segment]) -> Any:
-    """The lists of segments with the same training as one, without what was deleted, codes as they are."""
-    import faiss
-
-    merged: Any = None
-    before = 0
-    for segment in segments:
-        assert isinstance(segment.engine, IvfPq)
-        lists = segment.engine.lists
-        merged = merged or empty_lists_like(lists)
-        now = before + np.cumsum(~segment.dead) - 1  # the position of each row that stays
-        for number in range(lists.nlist):
-            size = lists.invlists.list_size(number)
-            if not size:
-                continue
-            ids = faiss.rev_swig_ptr(lists.invlists.get_ids(number), size)
-            codes = faiss.rev_swig_ptr(lists.invlists.get_codes(number), size * lists.code_size).reshape(size, -1)
-            stay = ~segment.dead[ids]
-            if stay.any():
-                ids, codes = now[ids[stay]].astype(np.int64), np.ascontiguousarray(codes[stay])
-                merged.invlists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        before += int((~segment.dead).sum())
-    merged.ntotal = before
-    return merged
