@@ -160,12 +160,12 @@ def _add_endpoints(app: FastAPI, predictor: Predictor, limits: Limits, metrics: 
 
     description = predictor.model.describe().splitlines()
 
-    @app.get("/healthz", response_model=Health)
+    @app.get("/healthz", response_model=Health, responses={421: PROBLEMS[421]})
     async def healthz() -> Health:
         """The process is alive."""
         return Health(status="alive")
 
-    @app.get("/readyz", response_model=Health, responses={503: PROBLEMS[503]})
+    @app.get("/readyz", response_model=Health, responses={status: PROBLEMS[status] for status in (421, 503)})
     async def readyz() -> Health:
         """The model is there, and there is room for an image."""
         service = _service(app)
@@ -222,7 +222,9 @@ def _add_explanations(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def failed(_: Request, fault: Exception) -> Response:
-        return as_json(Problem(detail=f"The server failed, {type(fault).__name__}; its log says where."), 500)
+        # uvicorn closes the connection when it has written its log
+        headers = {"Connection": "close"}
+        return as_json(Problem(detail=f"The server failed, {type(fault).__name__}; its log says where."), 500, headers)
 
     plain = app.openapi
 

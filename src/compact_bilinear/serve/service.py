@@ -47,11 +47,11 @@ class Service:
                 raise RefusedError(504, f"The answer was not there after {self.limits.answer_seconds:g} s.") from None
             finally:
                 self.images.give(len(uploads))
-                self._note_rate(len(uploads), asyncio.get_running_loop().time() - begun)
         failed = sum(result.error is not None for result in results)
         self.metrics.images.labels("answered").inc(len(results) - failed)
         self.metrics.images.labels("refused").inc(failed)
         if failed < len(results):
+            self._note_rate(len(uploads), asyncio.get_running_loop().time() - begun)
             return as_json(Answer(results=results))
         first = next(f"{each.name or 'the image'}: {each.error}" for each in results)
         return as_json(Problem(detail=f"There is no image that could be read. {first}.", results=results), 422)
