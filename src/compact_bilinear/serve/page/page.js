@@ -144,7 +144,7 @@ function show(card, name, blob) {
   image.onload = () => {
     const proportion = image.naturalWidth / image.naturalHeight;
     frame.style.aspectRatio = `${image.naturalWidth} / ${image.naturalHeight}`;
-    frame.style.width = `min(100%, ${27 * proportion}rem)`;
+    frame.parentElement.style.setProperty("--picture", `${27 * proportion}rem`);
     URL.revokeObjectURL(url);
   };
   image.onerror = () => {
