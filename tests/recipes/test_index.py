@@ -116,7 +116,7 @@ def test_what_is_written_wrongly_is_told_in_two_lines(
         (
             [ours, "--out", new, "--pool", "fisher-vector:64"],
             "has no features 'fisher-vector:64'.",
-            "Write --pool average-pool",
+            "It has average-pool, tensor",
         ),
         ([ours, "--out", new, "--pool", "average-pool"], "was made with other weights of tiny", "Or write --no-model"),
         ([theirs, "--out", str(out)], "has an index already.", "Write --add"),

@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +105,16 @@ def test_an_image_whose_features_are_zero(
     out, told = search(capsys, folder / "index", file, code=1)
     assert out == ""
     assert told[0] == f"left out: {file}: its features are zero"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break otherwise there")
+def test_a_reader_that_has_read_enough(folder: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "compact_bilinear", "search", folder / "index", "test/moss/05.jpg"]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_duplicates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

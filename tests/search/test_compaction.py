@@ -56,3 +56,19 @@ def test_merged_lists_are_those_of_the_rest(tmp_path: Path) -> None:
     lists.make_direct_map(True)
     assert np.array_equal(lists.reconstruct_batch(np.arange(len(numbers))), index.features(numbers))
     assert len(Index(tmp_path / "index")) == len(numbers)
+
+
+@pytest.mark.parametrize("codes", ["pq", "8-bit"])
+def test_lists_of_few_rows_stay_what_they_are(tmp_path: Path, codes: str) -> None:
+    x = clustered.rows(310, D)
+    paths = [f"{number}.jpg" for number in range(310)]
+    writer = IndexWriter(tmp_path / "index")
+    store = clustered.store(tmp_path / "first", x[:300], paths=paths[:300])
+    writer.make(store, f"tensor-sketch:{D}", engine="ivf-pq", codes=codes)
+    writer.add(clustered.store(tmp_path / "second", x[300:], paths=paths[300:]))
+    before = writer.delete(paths[:200]).index
+    index = writer.compact().index
+    assert index.segments[0].facts["engine"] == "ivf-pq"
+    assert np.array_equal(index.features(index.numbers), before.features(before.numbers))
+    near = index.search(x[300:], 5, effort=100)
+    assert np.mean([(each.numbers + 200) % 7 == place % 7 for place, each in enumerate(near, start=300)]) > 0.9

@@ -7,6 +7,7 @@ import pytest
 
 import clustered
 from compact_bilinear.search import Index, IndexWriter
+from compact_bilinear.search.engine import Candidates, Flat
 from compact_bilinear.search.layout import MANIFEST
 
 EXACT = [("flat", "float32"), ("flat", "float16"), ("flat", "8-bit")]
@@ -58,6 +59,25 @@ def test_ties_are_in_the_order_of_the_index(tmp_path: Path, engine: str, codes: 
     else:
         assert found.numbers.tolist() == sorted(set(found.numbers.tolist()) & set(same))
     assert len(set(found.similarities.tolist())) == 1
+
+
+@pytest.mark.parametrize("top", [1, 3, 40, 200])
+def test_ties_that_the_engine_finds_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: int) -> None:
+    x = clustered.rows(400, 40, classes=3)
+    same = np.flatnonzero(np.arange(400) % 3)  # 266
+    x[same] = x[5]
+    index = make(tmp_path, x, "flat", "float32")
+    real = Flat.candidates
+
+    def backwards(self: Flat, queries: np.ndarray, k: int, effort: int, alive: object) -> Candidates:
+        similarities, positions = real(self, queries, 400, effort, alive)
+        # FAISS's sums may differ in their last digits, too, wherever a row lies
+        similarities = similarities + positions.astype(np.float32) * np.float32(1e-9)
+        order = np.lexsort((-positions, -similarities))[:, :k]
+        return Candidates(np.take_along_axis(similarities, order, 1), np.take_along_axis(positions, order, 1))
+
+    monkeypatch.setattr(Flat, "candidates", backwards)
+    assert index.search(x[5:6], top)[0].numbers.tolist() == same[:top].tolist()
 
 
 @pytest.mark.parametrize("batch", [1, 2, 19, 64])

@@ -1,4 +1,4 @@
-"""What is measured is what was clustered: exact is exact, fewer bytes find less, and every option is there."""
+"""What is measured is what was planted: exact is exact, fewer bytes find less, and every option is there."""
 
 import json
 from pathlib import Path

@@ -112,10 +112,11 @@ def test_rows_without_a_direction_are_left_out_by_name(tmp_path: Path) -> None:
     assert done.index.item(4).label == 5
 
 
-def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codes", ["float16", "8-bit"])
+def test_an_index_of_nothing_is_refused(tmp_path: Path, codes: str) -> None:
     store = clustered.store(tmp_path / "features", np.zeros((5, D), np.float32))
     with pytest.raises(ValueError, match=r"all 5 rows of .*features are zero or not finite\.\nExtract them anew"):
-        IndexWriter(tmp_path / "index").make(store, f"tensor-sketch:{D}")
+        IndexWriter(tmp_path / "index").make(store, f"tensor-sketch:{D}", codes=codes)
     assert [each.name for each in (tmp_path / "index").iterdir()] == [LOCK], "and leaves nothing behind"
 
 
@@ -180,11 +181,19 @@ def test_deletes_all_or_nothing(tmp_path: Path) -> None:
         writer.delete([store.paths[0]])
 
 
+def test_a_pooling_that_is_not_there(tmp_path: Path) -> None:
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
+    with pytest.raises(ValueError, match=r"has no features 'average-pool'\.\nIt has tensor-sketch:33"):
+        IndexWriter(tmp_path / "index").make(store, "average-pool")
+
+
 @pytest.mark.parametrize(
     ("engine", "codes", "told"),
     [
         ("flat", "pq", r"PQ codes belong to the engine ivf-pq, but got flat\.\nWrite --engine ivf-pq"),
         ("hnsw", "pq", r"but got hnsw\.\n"),
+        ("tree", "auto", r"has no engine 'tree'\.\nWrite auto, flat or hnsw or ivf-pq"),
+        ("auto", "int8", r"has no codes 'int8'\.\nWrite auto, float32"),
         ("ivf-pq", "float16", r"trained on at least 256 images, but there are 9\.\nWrite --engine flat"),
     ],
 )

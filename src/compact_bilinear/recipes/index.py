@@ -130,10 +130,7 @@ def _pooling(config: Index, store: "FeatureStore") -> str:
             f"An index is of one pooling, but {store.folder} has {', '.join(store.poolings)}.\n"
             f"Write --pool {next(iter(store.poolings))}, for instance."
         )
-    pooling = config.pool or next(iter(store.poolings))
-    if pooling not in store.poolings:
-        raise ValueError(f"{store.folder} has no features {pooling!r}.\nWrite --pool {' or --pool '.join(store.poolings)}.")
-    return pooling
+    return config.pool or next(iter(store.poolings))
 
 
 def _model_saver(config: Index, store: "FeatureStore", pooling: str) -> Callable[[Path], None] | None:

@@ -65,10 +65,13 @@ def run(config: Search) -> None:
     broken: list[str] = []
     groups = _duplicates(config, index) if config.duplicates else _answers(config, index, broken)
     for title, name, rows in groups:
-        sys.stdout.write(group_as_text(title, name, rows, config.format, first=first) + "\n")
+        try:
+            sys.stdout.write(group_as_text(title, name, rows, config.format, first=first) + "\n")
+            sys.stdout.flush()  # as it is found
+        except BrokenPipeError:  # who read, as `head` does, has read enough
+            return
         first = False
     if broken:
-        sys.stdout.flush()
         raise OSError(
             f"Images that gave no features: {len(broken)}; the first is {broken[0]}.\n"
             "Mend or remove what is named above; for all else is printed what was found."

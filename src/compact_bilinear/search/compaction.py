@@ -10,20 +10,22 @@ from numpy.typing import NDArray
 
 from ..progress import counting_bar
 from .codes import BLOCK, codes_of
-from .engine import Engine, IvfPq, empty_lists_like, sample_size
+from .engine import LEAST, Engine, IvfPq, empty_lists_like, sample_size
 from .index import Index
 from .segment import Segment
 from .segment_writer import SegmentWriter, Trained, train, trained_as
 
 
 def retrained(index: Index, engine: Engine) -> Trained:
-    """Lists for as many rows as there are now. Codes stay what they are, and so do lists where codes of rows are not kept."""
+    """Lists for as many rows as there are now. Codes stay what they are; so do lists of codes alone, and those of few rows."""
     kept = trained_as(index.segments)
     if kept.rows is None:
         return kept
     if engine != "ivf-pq":
         return Trained(kept.rows, None)
     numbers, size, seed = index.numbers, sample_size(index.d), index.manifest["seed"]
+    if len(numbers) < LEAST:
+        return kept
     if len(numbers) > size:
         numbers = numbers[np.sort(np.random.default_rng(seed).choice(len(numbers), size, replace=False))]
     return Trained(kept.rows, train(engine, "pq", index.features(numbers), seed).lists)

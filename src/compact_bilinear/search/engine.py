@@ -9,6 +9,7 @@ ivf-pq the nearest of many lists are looked at, in which trained on a sample; a 
 """
 
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple, get_args
 
 import faiss
@@ -131,7 +132,7 @@ class IvfPq:
             self.lists = faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
             if not isinstance(self.lists, faiss.IndexIVFPQ) or self.lists.ntotal != count:
                 raise ValueError(f"it has no lists of {count} rows")
-        self._placed = False
+        self._placing, self._placed = Lock(), False
 
     def candidates(self, queries: NDArray[np.float32], k: int, effort: int, alive: Any) -> Candidates:
         """See :meth:`Flat.candidates`; ``effort`` is how many lists are looked into."""
@@ -140,9 +141,10 @@ class IvfPq:
 
     def decode(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows as their codes have them."""
-        if not self._placed:  # reads all the lists, which a search does not
-            self.lists.make_direct_map(True)
-            self._placed = True
+        with self._placing:
+            if not self._placed:  # where each row is; reads all the lists, which a search does not
+                self.lists.make_direct_map(True)
+                self._placed = True
         decoded: NDArray[np.float32] = self.lists.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
         return decoded
 

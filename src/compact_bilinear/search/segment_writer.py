@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .codes import Codes, Rows, RowsWriter, empty_like, empty_rows
-from .engine import LEAST, Engine, IvfPq, choose_engine, empty_graph, empty_lists, empty_lists_like, write_engine
+from .codes import CODES, Codes, Rows, RowsWriter, empty_like, empty_rows
+from .engine import ENGINES, LEAST, Engine, IvfPq, choose_engine, empty_graph, empty_lists, empty_lists_like, write_engine
 from .layout import facts_of, name_of
 from .segment import Segment, write_items
 
@@ -37,12 +37,12 @@ def trained_as(segments: list[Segment]) -> Trained:
 
 
 def settle(engine: str, codes: str, count: int, d: int) -> tuple[Engine, Codes, str]:
-    """Engine and codes, where one or the other may be "auto", and why they are taken."""
+    """Engine and codes, where one or the other may be "auto", and why the engine is taken."""
+    for name, value, known in (("engine", engine, ENGINES), ("codes", codes, CODES)):
+        if value not in ("auto", *known):
+            raise ValueError(f"An index has no {name} {value!r}.\nWrite auto, {' or '.join(known)}.")
     kept: Any = "float16" if codes == "auto" else codes
-    chosen: Any = engine
-    why = "as was asked for"
-    if engine == "auto":
-        chosen, why = ("ivf-pq", "PQ codes are its own") if codes == "pq" else choose_engine(count, d)
+    chosen, why = resolve(engine, kept, count, d)
     if kept == "pq" and chosen != "ivf-pq":
         raise ValueError(
             f"PQ codes belong to the engine ivf-pq, but got {chosen}.\n"
@@ -51,6 +51,13 @@ def settle(engine: str, codes: str, count: int, d: int) -> tuple[Engine, Codes, 
     if chosen == "ivf-pq":
         _require_enough(count)
     return chosen, kept, why
+
+
+def resolve(engine: Any, codes: str, count: int, d: int) -> tuple[Engine, str]:
+    """The engine for so many rows, where it may be "auto", and why it is taken."""
+    if engine != "auto":
+        return engine, "as was asked for"
+    return ("ivf-pq", "PQ codes are its own") if codes == "pq" else choose_engine(count, d)
 
 
 def _require_enough(count: int) -> None:

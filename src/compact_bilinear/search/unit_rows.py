@@ -35,10 +35,17 @@ def unit(x: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.bool_
     return wide, kept
 
 
+def d_of(store: FeatureStore, pooling: str) -> int:
+    """How many numbers a row of a pooling has."""
+    if pooling not in store.poolings:
+        raise ValueError(f"{store.folder} has no features {pooling!r}.\nIt has {', '.join(store.poolings)}.")
+    return store.poolings[pooling]
+
+
 def unit_blocks(store: FeatureStore, pooling: str, split: str | None = None) -> Iterator[UnitRows]:
     """The rows of a store, block after block."""
     first = 0
-    for block in store.blocks(pooling, split, max(1, BLOCK // store.poolings[pooling])):
+    for block in store.blocks(pooling, split, max(1, BLOCK // d_of(store, pooling))):
         rows, kept = unit(block)
         yield UnitRows(first, rows, kept)
         first += len(block)

@@ -37,8 +37,8 @@ from .layout import (
     write_manifest,
 )
 from .segment import items_table
-from .segment_writer import SegmentWriter, Trained, settle, train, trained_as
-from .unit_rows import unit_blocks
+from .segment_writer import SegmentWriter, Trained, resolve, settle, train, trained_as
+from .unit_rows import d_of, unit_blocks
 
 # what a row does not depend on, or not to more than its last digits
 NO_MATTER = ("data", "device", "batch", "precision", "fit_images", "seed")
@@ -105,7 +105,8 @@ class IndexWriter:
             seed: what the sample is drawn from that 8-bit codes and IVF-PQ are trained on.
         """
         self.require_room(replace)
-        chosen, kept, why = settle(engine, codes, len(store), store.poolings[pooling])
+        d = d_of(store, pooling)
+        chosen, kept, why = settle(engine, codes, len(store), d)
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._writing(replace) as (_, generation):
             self.require_room(replace)
@@ -122,7 +123,7 @@ class IndexWriter:
             self._commit(
                 {
                     "pooling": pooling,
-                    "d": store.poolings[pooling],
+                    "d": d,
                     "engine": engine,
                     "codes": kept,
                     "seed": seed,
@@ -148,9 +149,9 @@ class IndexWriter:
             classes = list(dict.fromkeys([*index.classes, *store.classes]))
             new = np.array([classes.index(name) for name in store.classes] + [-1])  # the label -1 stays what it is
             trained = trained_as(index.segments)
-            # a graph or lists of few rows are slower than looking at them
-            small = trained.rows is not None and len(store) * index.d <= FLAT
-            engine = "flat" if small else settle(manifest["engine"], manifest["codes"], len(store), index.d)[0]
+            engine, _ = resolve(manifest["engine"], manifest["codes"], len(store), index.d)
+            if trained.rows is not None and len(store) * index.d <= FLAT:
+                engine = "flat"  # a graph or lists of few rows are slower than looking at them
             if engine == "ivf-pq" and trained.lists is None:
                 drawn = sample(store, pooling, engine, manifest["codes"], manifest["seed"])
                 trained = Trained(trained.rows, train(engine, "pq", drawn, manifest["seed"]).lists)
@@ -170,11 +171,12 @@ class IndexWriter:
         """Delete images by their paths; all of them are inside, or none is deleted."""
         with self._writing() as (before, generation):
             index = self._require(before)
-            dead = [segment.dead.copy() for segment in index.segments]
-            for path in dict.fromkeys(paths):
-                number = index.find(path)
-                at = next(at for at, segment in enumerate(index.segments) if number < segment.first + segment.count)
-                dead[at][number - index.segments[at].first] = True
+            gone = pa.array(sorted(set(paths)), pa.large_string())
+            marked = [pc.is_in(each.items["path"], value_set=gone).to_numpy() & ~each.dead for each in index.segments]
+            found = [each.items["path"].filter(pa.array(now)) for each, now in zip(index.segments, marked, strict=True)]
+            for path in sorted(set(paths).difference(*(each.to_pylist() for each in found))):
+                index.find(path)  # which says that there is none
+            dead = [each.dead | now for each, now in zip(index.segments, marked, strict=True)]
             if all(each.all() for each in dead):
                 raise ValueError(
                     f"An index has at least one image, but these are all that {self.folder} has.\nRemove the folder instead."
@@ -188,8 +190,8 @@ class IndexWriter:
         with self._writing() as (before, generation):
             index = self._require(before)
             index.verify()  # before damage is given a checksum that fits
-            manifest, count = index.manifest, len(index)
-            engine, _, why = settle(manifest["engine"], manifest["codes"], count, index.d)
+            manifest = index.manifest
+            engine, why = resolve(manifest["engine"], manifest["codes"], len(index), index.d)
             with SegmentWriter(self.folder, generation, engine, retrained(index, engine)) as writer:
                 fill(writer, index)
                 facts, files = writer.finish(items_left(index))
@@ -217,10 +219,7 @@ class IndexWriter:
                 writer.add(block.rows)
                 advance(len(block.kept))
             if not kept.any():
-                raise ValueError(
-                    f"An index is of features, but all {len(kept)} rows of {store.folder} are zero or not finite.\n"
-                    "Extract them anew; float32 holds what float16 cannot."
-                )
+                raise _nothing_there(store)
             paths = store.paths
             good = [path for path, is_good in zip(paths, kept, strict=True) if is_good]
             facts, files = writer.finish(items_table(good, labels[kept], store.splits[kept].tolist(), place))
@@ -290,13 +289,21 @@ class IndexWriter:
 
 def sample(store: FeatureStore, pooling: str, engine: str, codes: str, seed: int) -> NDArray[np.float32]:
     """Rows to train on, drawn from a seed; none where nothing is to be trained."""
-    d = store.poolings[pooling]
+    d = d_of(store, pooling)
     if engine != "ivf-pq" and codes != "8-bit":
         return np.empty((0, d), np.float32)
     drawn = np.zeros(len(store), bool)
     drawn[np.random.default_rng(seed).permutation(len(store))[: sample_size(d)]] = True
-    return np.concatenate(
-        [block.rows[drawn[block.first :][: len(block.kept)][block.kept]] for block in unit_blocks(store, pooling)]
+    parts = [block.rows[drawn[block.first :][: len(block.kept)][block.kept]] for block in unit_blocks(store, pooling)]
+    if not any(map(len, parts)):
+        raise _nothing_there(store)
+    return np.concatenate(parts)
+
+
+def _nothing_there(store: FeatureStore) -> ValueError:
+    return ValueError(
+        f"An index is of features, but all {len(store)} rows of {store.folder} are zero or not finite.\n"
+        "Extract them anew; float32 holds what float16 cannot."
     )
 
 
