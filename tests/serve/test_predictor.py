@@ -1,7 +1,6 @@
 """Image files to classes, evidence and neighbours, without HTTP."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,8 +120,5 @@ def test_a_model_without_classes_or_without_a_map() -> None:
     predictor.warm_up()
     assert not predictor.has_evidence
     assert predictor([predictor.see(picture(1), Wanted(), LIMIT)])[0].classes == []
-    assert Predictor(replace_pooling(bare)).has_evidence
-
-
-def replace_pooling(bare: Model) -> Model:
-    return Model(bare.backbone, "average-pool", ("a", "b"), transform=replace(bare.transform)).eval()
+    averaging = Model(bare.backbone, "average-pool", ("a", "b"), transform=bare.transform).eval()
+    assert Predictor(averaging).has_evidence

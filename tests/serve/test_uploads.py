@@ -42,6 +42,14 @@ def post(url: str, body: bytes, *heads: str) -> tuple[int, str]:
     return status, json.loads(said)["detail"]
 
 
+def post_kept(url: str, body: bytes) -> bytes:
+    """All that comes until the server closes the connection, which the client would keep."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        connection.sendall(f"POST /predict HTTP/1.1\r\nHost: x\r\n{FORM}\r\nContent-Length: 5000\r\n\r\n".encode() + body)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
 def form(*parts: bytes) -> bytes:
     return b"".join(b"--edge\r\n" + part + b"\r\n" for part in parts) + b"--edge--\r\n"
 
@@ -130,6 +138,7 @@ def test_a_name_is_only_a_name(client: httpx.Client, name: str) -> None:
 def test_a_slow_upload_is_given_up(client: httpx.Client, url: str) -> None:
     status, detail = post(url, form(FILE + picture(0))[:100], FORM, "Content-Length: 5000")
     assert (status, detail) == (408, "The body was not there after 0.7 s.")
+    assert post_kept(url, form(FILE + picture(0))[:100]).startswith(b"HTTP/1.1 408"), "and nobody waits for more of it"
 
 
 def test_a_length_that_is_too_large_is_refused_before_a_byte_of_it(client: httpx.Client, url: str) -> None:

@@ -209,6 +209,8 @@ def _add_explanations(app: FastAPI) -> None:
     @app.exception_handler(RefusedError)
     async def refused(_: Request, fault: RefusedError) -> Response:
         headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+        if fault.status == 408:  # what still trickles in is nobody's
+            headers["Connection"] = "close"
         return as_json(Problem(detail=fault.detail), fault.status, headers)
 
     @app.exception_handler(RequestValidationError)
