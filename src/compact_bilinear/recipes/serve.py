@@ -107,7 +107,7 @@ def run(config: Serve) -> None:
             wait=(config.wait if config.wait is not None else 5 if on_gpu else 0) / 1e3,
             decoders=config.decoders or max(1, available_cpus() // 2),
         )
-        note(f"serve: {config.run} at {url_of(bound)}" + ("" if token else ", for whoever can reach it"))
+        note(f"serve: {config.run} at {url_of(bound)}" + ("" if local or token else ", for whoever can reach it"))
         run_until_asked(app, bound, patience=config.upload_seconds + config.answer_seconds, log=config.log)
     finally:
         bound.close()
