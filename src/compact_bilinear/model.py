@@ -122,7 +122,10 @@ class Model(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """What the head sees: (b, d), in float32 or wider."""
-        y: Tensor = self.pooling(self.backbone(images))
+        return self.normalized(self.pooling(self.backbone(images)))
+
+    def normalized(self, y: Tensor) -> Tensor:
+        """Pooled y (b, d) to features: signed square root and ℓ₂, unless the model goes without."""
         return signed_sqrt_l2(y, damping=self.damping) if self.normalize else y
 
     def scores(self, features: Tensor) -> Tensor:
