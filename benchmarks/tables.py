@@ -122,6 +122,24 @@ def extraction() -> str:
     return "\n".join(lines)
 
 
+def logistic() -> str:
+    """Logistic regression beside scikit-learn's."""
+    lines = [
+        "| | m×d, k | threads | seconds | of which Gram matrix | faster | gap | iterations | most memory, MB |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for r in read("logistic-cpu"):
+        seconds = r["seconds"][0] if isinstance(r["seconds"], list) else r["seconds"]
+        gram = f"{r['gram_seconds']:.2f}" if "gram_seconds" in r else "–"
+        faster = f"{r['faster']:.1f}×" if "faster" in r else "–"
+        memory = f"{r['megabytes']:.0f}" if "megabytes" in r else "–"
+        size = f"{r['m']}×{r['d']}, {r['k']}"
+        gap = f"{r['gap']:.1e}"
+        cells = (r["name"], size, r["threads"], f"{seconds:.2f}", gram, faster, gap, r["iterations"], memory)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
 def tiny_on_materials() -> str:
     """How good the small trunk is that ships with the package."""
     rows = [
@@ -162,7 +180,7 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
 
 TABLES = {
     made.__name__: made
-    for made in (headline, speed, shapes, targets, plans, normalization, extraction, tiny_on_materials, machine)
+    for made in (headline, speed, shapes, targets, plans, normalization, extraction, logistic, tiny_on_materials, machine)
 }
 
 
