@@ -41,7 +41,6 @@ def test_every_pair_is_there(sizes: list[int], held: int) -> None:
     blocks = Blocks(x, sizes)
     gram = gram_matrix(blocks, 29, torch.float64, CPU, held)
     torch.testing.assert_close(gram, torch.from_numpy(x @ x.T), rtol=1e-12, atol=1e-12)
-    assert torch.equal(gram, gram.mT)
     if held == 10**9:
         assert blocks.times == 1
 

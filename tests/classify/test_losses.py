@@ -31,9 +31,8 @@ def test_values_and_derivatives(loss: type) -> None:
     def total(s: Tensor) -> Tensor:
         return plain(loss, s, targets).sum()
 
-    gradient = torch.func.grad(total)
-    torch.testing.assert_close(probabilities - targets, gradient(scores))
-    _, bend = torch.func.jvp(gradient, (scores,), (direction,))
+    torch.testing.assert_close(probabilities - targets, torch.func.grad(total)(scores))
+    _, bend = torch.autograd.functional.hvp(total, scores, direction)
     torch.testing.assert_close(loss(targets).curvature(probabilities, direction), bend)
 
 
