@@ -130,6 +130,37 @@ def extraction() -> str:
     return "\n".join(lines)
 
 
+def serving() -> str:
+    """What HTTP adds to the model, and what happens under more load than there is time for."""
+    alone, *records = read("serve-cpu")
+    lines = [
+        "| | images a second | × by itself | × one client | ms, median | ms, p99 | processor ms an image | lost or twice |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        f"| {alone['name']} | {alone['images_a_second'][0]:.0f} | 1.00 | | | | {alone['processor_ms']:.1f} | |",
+    ]
+    for r in records:
+        ratios = f"{r['ratio']:.2f} | {r['ratio_to_one_client']:.2f}" if "ratio" in r else " | "
+        processor = f"{r['processor_ms']:.1f} + {r['client_ms']:.1f}" if "client_ms" in r else ""
+        lines.append(
+            f"| {r['name']} | {r['images_a_second'][0]:.0f} | {ratios} | {r['ms'][0]:.0f} | {r['ms'][1]:.0f} | {processor} | "
+            f"{r['lost_or_twice']} |"
+        )
+    many, last = records[-2:]
+    told = f"{last['answers']} requests were answered and {last['refused']} told to come again"
+    lines += [
+        "",
+        f"Of the last, {told}.",
+        "",
+        "| | wanted | measured |",
+        "|---|--:|--:|",
+        f"| {many['name']} over one client | ≥ 1.8 | {many['ratio_to_one_client']:.2f} |",
+        f"| {many['name']} over the model by itself | ≥ 0.85 | {many['ratio']:.2f} |",
+        f"| requests lost or answered twice | 0 | {sum(r['lost_or_twice'] for r in records)} |",
+        f"| p99 under overload, over a full queue and the batches before it | ≤ 1 | {last['ms'][1] / last['bound_ms']:.2f} |",
+    ]
+    return "\n".join(lines)
+
+
 def search() -> str:
     """What an index answers, finds, takes and costs."""
     lines = [
@@ -212,6 +243,7 @@ TABLES = {
         normalization,
         extraction,
         search,
+        serving,
         duplicates,
         tiny_on_materials,
         machine,
