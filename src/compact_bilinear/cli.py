@@ -16,11 +16,12 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
-    "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
-    "extract": ("Extract", "Pool the images of a folder into features."),
-    "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
+    "extract": ("Extract", "Pool the images of a folder into features."),
+    "train": ("Train", "Learn to tell classes of images apart."),
+    "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
+    "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
 }
 HELP = """usage: cbp VERB ... [--debug]
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression
 
-from compact_bilinear.classify import NearestMean
+from compact_bilinear.classify import LogisticRegression, NearestMean
 from compact_bilinear.classify.few_shot import (
     CLASSIFIERS,
     Draws,
@@ -20,6 +19,8 @@ from compact_bilinear.classify.few_shot import (
 from compact_bilinear.classify.metrics import error_rate, mean_average_precision
 from compact_bilinear.features import FeatureStore
 from planted import K, blurred, clear, noise, plant
+
+NAMES = ("logistic", "one-vs-rest", "nearest-mean")
 
 
 def scores(store: FeatureStore, draws: Draws, shots: list[int], pooling: str = "full-bilinear") -> list[Score]:
@@ -97,15 +98,26 @@ def test_coordinates_have_the_same_inner_products() -> None:
     assert np.allclose(few, projected[:, :4], atol=1e-8)
 
 
+def test_what_is_in_the_span_already_adds_no_coordinate() -> None:
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((3, 40)).repeat(2, axis=0)
+    features[5] = features[0] - 2 * features[2]
+    seen, projected = coordinates(features @ features.T, features @ features.T)
+    assert np.flatnonzero(seen.any(0)).tolist() == np.flatnonzero(projected.any(0)).tolist() == [0, 2, 4]
+    assert np.allclose(seen @ seen.T, features @ features.T, rtol=0, atol=1e-7)
+    assert np.allclose(seen, projected, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("d", [3, 10, 200])  # below and above the number of drawn images
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_classifiers_answer_as_they_would_to_all_dimensions(tmp_path: Path, d: int, dtype: str) -> None:
     store = plant(tmp_path / "store", dims={"average-pool": d}, dtype=dtype)
     draws = Draws.of(store, shots=3, draws=2, seed=0)
     features = store.read("average-pool").astype(np.float64)
-    for score in few_shot(Products.of(store, "average-pool", draws), draws, [1, 3]):
+    for score in few_shot(Products.of(store, "average-pool", draws), draws, [1, 3], NAMES):
         drawn, scored = draws.drawn[score.draw, : score.shots].ravel(), draws.scored[score.draw]
-        classifier = NearestMean() if score.classifier == "nearest-mean" else LogisticRegression(C=500, tol=1e-9, max_iter=1000)
+        logistic = LogisticRegression(one_vs_rest=score.classifier == "one-vs-rest")
+        classifier = NearestMean() if score.classifier == "nearest-mean" else logistic
         expected = classifier.fit(features[drawn], store.labels[drawn]).decision_function(features[scored])
         if score.classifier == "logistic":
             expected = log_softmax(expected, axis=1)

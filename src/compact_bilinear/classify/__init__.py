@@ -8,7 +8,8 @@ except ImportError as absent:
         'Write `pip install "compact-bilinear[road]"`.'
     ) from absent
 
+from .logistic_regression import LogisticRegression
 from .nearest_mean import NearestMean
 from .quadratic_kernel_map import QuadraticKernelMap
 
-__all__ = ["NearestMean", "QuadraticKernelMap"]
+__all__ = ["LogisticRegression", "NearestMean", "QuadraticKernelMap"]

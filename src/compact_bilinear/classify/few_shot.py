@@ -20,20 +20,21 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression
 
 from ..device import one_thread, side_by_side
 from ..features import FeatureStore
 from .inner_products import Doubles, Rows, inner_products, squared_lengths
+from .logistic_regression import LogisticRegression
 from .metrics import error_rate, mean_average_precision
 from .nearest_mean import NearestMean
 
-ClassifierName = Literal["logistic", "nearest-mean"]
-CLASSIFIERS: tuple[ClassifierName, ...] = ("logistic", "nearest-mean")
+ClassifierName = Literal["logistic", "one-vs-rest", "nearest-mean"]
+CLASSIFIERS: tuple[ClassifierName, ...] = ("logistic", "nearest-mean")  # what is trained if nothing else is asked for
 SHOTS = (1, 2, 3, 7, 14)  # the paper's
-# what is added to the diagonal of a Gram matrix, relative to it: more than the error of float64, so that two copies of an image
-# still give a factor, and too little to be seen in a score
-RIDGE = 1e-10
+# What is added to the diagonal of a Gram matrix, relative to it: more than the error of float64, so that two copies of an image
+# still give a factor. An image whose squared distance from the span of those before it is below the second number, where this
+# can be seen, lies in it. Float16 keeps features no better.
+RIDGE, INSIDE = 1e-10, 1e-8
 
 
 class Score(NamedTuple):
@@ -196,8 +197,10 @@ def _scores_of_draw(
     squares = products.squares[np.searchsorted(products.rows, scored)]
     for count in shots:
         m = count * k
-        outside = np.sqrt(np.maximum(squares - np.square(others[:, :m]).sum(1), 0))
-        x, z = np.pad(seen[:m, :m], ((0, 0), (0, 1))), np.column_stack([others[:, :m], outside])
+        used = np.flatnonzero(seen.diagonal()[:m])
+        inside = others[:, used]
+        outside = np.sqrt(np.maximum(squares - np.square(inside).sum(1), 0))
+        x, z = np.pad(seen[:m, used], ((0, 0), (0, 1))), np.column_stack([inside, outside])
         for name in classifiers:
             scores = _scores(name, lambda_, x, draws.labels[drawn[:m]], z)
             labels = draws.labels[scored]
@@ -206,6 +209,8 @@ def _scores_of_draw(
 
 def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
     """Coordinates in the span of m features, in which their first s have only s that are not 0.
+
+    A feature in the span of those before it adds no dimension: a column is 0 for all.
 
     Args:
         gram: (m, m), their inner products with each other.
@@ -222,17 +227,20 @@ def coordinates(gram: Doubles, products: Doubles) -> tuple[Doubles, Doubles]:
     """
     ridge = RIDGE * gram.diagonal().mean()
     factor = cholesky(gram + ridge * np.eye(len(gram)), lower=True)
-    return factor, solve_triangular(factor, products.T, lower=True).T
+    others = solve_triangular(factor, products.T, lower=True).T
+    adds_none = np.square(factor.diagonal()) < INSIDE * gram.diagonal().mean()
+    factor[:, adds_none] = others[:, adds_none] = 0
+    return factor, others
 
 
 def _scores(name: ClassifierName, lambda_: float, x: Doubles, labels: Rows, z: Doubles) -> Doubles:
-    """Scores (t, k) of a classifier trained on ``x``: cosines, or the logarithms of probabilities."""
-    # scikit-learn's objective is ½‖w‖² + C Σ losses
-    classifier: Any = LogisticRegression(C=1 / (2 * lambda_), tol=1e-7, max_iter=1000) if name == "logistic" else NearestMean()
+    """Scores (t, k) of a classifier trained on ``x``: cosines, log-odds of one against the rest, or log-probabilities."""
+    one_vs_rest = name == "one-vs-rest"
+    classifier: Any = NearestMean() if name == "nearest-mean" else LogisticRegression(lambda_, one_vs_rest=one_vs_rest)
     scores: Doubles = classifier.fit(x, labels).decision_function(z)
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], 1)
-    # the same order in each row; but from one image to another only probabilities say the same
+    # the same order in each row; but from one image to another a softmax's scores say the same only as probabilities
     return log_softmax(scores, 1) if name == "logistic" else scores
 
 

@@ -42,8 +42,9 @@ class FewShot:
     """How often images are drawn anew."""
     pool: UseAppendAction[tuple[str, ...]] = ()
     """A pooling of the store; may be repeated. All of them if there is none."""
-    classifier: Literal["both", "logistic", "nearest-mean"] = "both"
-    """Logistic regression, the nearest class mean, or both."""
+    classifier: Literal["both", "logistic", "one-vs-rest", "nearest-mean"] = "both"
+    """Logistic regression, the nearest class mean, or both of them; or logistic regression of each class against the rest, as
+    the authors of the paper have it."""
     lambda_: Annotated[float, arg(name="lambda")] = 1e-3
     """How strongly weights are held small, λ‖w‖² + a sum of losses."""
     seed: int = 0
@@ -165,7 +166,7 @@ def _record(config: FewShot, store: "FeatureStore", draws: "Draws", pooling: str
         "scored": len(draws.scored[0]),
         "scored_on": "test" if draws.test_split else "not drawn",
     }
-    if first.classifier == "logistic":
+    if first.classifier != "nearest-mean":
         record["lambda"] = config.lambda_
     for key in ("mean_average_precision", "accuracy"):
         values = [getattr(score, key) for score in scores]

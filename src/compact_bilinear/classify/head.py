@@ -1,0 +1,78 @@
+"""The head of a model, fitted to the features of a store: the first of the paper's two stages."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..features import FeatureStore
+from ..features.reader import Features
+from ..model import Model
+from .logistic_regression import LogisticRegression
+
+Read = Callable[[], Iterator[Features]]
+Labels = NDArray[np.int64]
+
+ROWS = 256  # of features in memory at a time
+
+
+def labelled(store: FeatureStore, pooling: str, split: str) -> tuple[Read, Labels]:
+    """What reads the features of a split's images whose class is known, block by block, and their classes."""
+    labels = store.labels[store.rows(split)]
+    known = labels >= 0
+    if known.all():
+        return partial(store.blocks, pooling, split, ROWS), labels
+
+    def read() -> Iterator[Features]:
+        first = 0
+        for block in store.blocks(pooling, split, ROWS):
+            kept = known[first : first + len(block)]
+            first += len(block)
+            if kept.any():
+                yield block[kept]
+
+    return read, labels[known]
+
+
+def fit_head(
+    model: Model,
+    store: FeatureStore,
+    pooling: str,
+    *,
+    lambda_: float | Literal["auto"] = 1e-3,
+    one_vs_rest: bool = False,
+    calibrate: bool = False,
+) -> LogisticRegression:
+    """Fit a logistic regression to training images, and give it to a model as its head.
+
+    Args:
+        model: with the store's classes.
+        store, pooling: features that the model would compute.
+        lambda_, one_vs_rest, calibrate: as :class:`LogisticRegression` takes them.
+
+    Returns:
+        The classifier, which knows how it went.
+    """
+    read, labels = labelled(store, pooling, "train")
+    found = len(np.unique(labels))
+    if found < 2:
+        raise ValueError(
+            f"A classifier tells at least two classes apart, but {store.folder} has training images of {found}.\n"
+            "Give a folder with a folder of images for each class."
+        )
+    classifier = LogisticRegression(lambda_, one_vs_rest=one_vs_rest, calibrate=calibrate).fit_blocks(read, labels)
+    weight, bias = classifier.linear(len(store.classes))
+    model.set_head(torch.as_tensor(weight), torch.as_tensor(bias), "sigmoid" if one_vs_rest else "softmax")
+    return classifier
+
+
+@torch.inference_mode()
+def scores_of(model: Model, store: FeatureStore, pooling: str, split: str = "test") -> tuple[Tensor, Tensor]:
+    """What a model's head says to stored features (m, k), and the classes that they are of (m,)."""
+    read, labels = labelled(store, pooling, split)
+    parts = [model.scores(torch.from_numpy(block)) for block in read()]
+    return torch.cat(parts) if parts else torch.empty(0, len(store.classes)), torch.from_numpy(labels)
