@@ -134,7 +134,8 @@ def test_numbers_and_standard_errors_by_hand() -> None:
     assert found.difference == pytest.approx(mean, abs=1e-9)
     assert found.standard_errors == pytest.approx(mean / error, rel=1e-6)
     assert found.sentence == (
-        "With one image of each class Tensor Sketch, d = 8192, has a mean AP of 15.73 %, full bilinear pooling of 12.83 %: "
+        "With one image of each class Tensor Sketch, d = 8192, has a mean AP of 15.73\u202f%, "
+        "full bilinear pooling of 12.83\u202f%: "
         f"a difference of +2.90 points (± {error:.2f}, draw by draw)."
     )
 

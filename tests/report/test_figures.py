@@ -4,18 +4,15 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import planted_records as planted
 from compact_bilinear.experiments.records import summaries
-from compact_bilinear.report.drawing import DARK, Drawing
+from compact_bilinear.report.drawing import Drawing
 from compact_bilinear.report.figures import cost_bars, error_against_dim, few_shot_curves, kernel_error, reliability_diagram
-from compact_bilinear.report.names import LOOKS
 
 MAKERS = {
     error_against_dim: planted.fig_dim(),
@@ -24,11 +21,6 @@ MAKERS = {
     kernel_error: planted.kernel(),
 }
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(scope="module", params=MAKERS, ids=lambda make: make.__name__)
-def made(request: pytest.FixtureRequest) -> Drawing:
-    return request.param(MAKERS[request.param])
 
 
 def texts(drawing: Drawing) -> list[str]:
@@ -41,51 +33,6 @@ def test_the_order_of_records_does_not_matter(make: Callable[..., Drawing]) -> N
     again = make(random.Random(1).sample(records, len(records)))
     assert again.svg() == make(records).svg()
     assert again.alternative == make(records).alternative
-
-
-def test_it_is_an_image_with_words_to_the_page(made: Drawing) -> None:
-    root = ElementTree.fromstring(made.svg())
-    assert root.tag == f"{SVG}svg"
-    assert root.get("role") == "img"
-    assert root.get("aria-label") == made.alternative
-    assert re.search(r"\d", made.alternative)
-    assert root.get("viewBox")
-    assert root.get("width") is None, "its place decides how wide it is"
-    assert not root.findall(f".//{SVG}style")
-    assert "metadata" not in made.svg()
-
-
-def test_colours_are_those_of_the_page(made: Drawing) -> None:
-    svg = made.svg()
-    assert "currentColor" in svg
-    outside = re.sub(r"var\(--c[0-9a-f]{6}, #[0-9a-f]{6}\)", "", svg)
-    assert re.findall(r"#[0-9a-f]{6}(?![0-9a-f\w-])", outside) == []
-    used = set(re.findall(r"var\(--c([0-9a-f]{6})", svg))
-    assert used <= {light[1:] for light in DARK}
-
-
-def test_figures_in_one_page_share_no_identifiers() -> None:
-    svgs = [make(records).svg() for make, records in MAKERS.items()] + [few_shot_curves(planted.table6()[:18]).svg()]
-    ids = [each for svg in svgs for each in re.findall(r' id="([^"]*)"', svg)]
-    assert len(ids) == len(set(ids))
-    referred = {each for svg in svgs for each in re.findall(r'(?:url\(#|href="#)([^")]*)', svg)}
-    assert referred <= set(ids)
-    assert referred
-
-
-def test_files(tmp_path: Path, made: Drawing) -> None:
-    svg, png = made.write(tmp_path, "figure")
-    before = svg.read_bytes(), png.read_bytes()
-    made.write(tmp_path, "figure")
-    assert (svg.read_bytes(), png.read_bytes()) == before
-    root = ElementTree.fromstring(before[0])
-    assert root.find(f"{SVG}title").text == made.title  # type: ignore[union-attr]
-    assert b"var(" not in before[0]
-    assert b"currentColor" not in before[0]
-    with Image.open(png) as image:
-        assert image.width == 1000
-        assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
-        assert len(image.convert("L").getcolors() or []) > 20
 
 
 def test_dimension_curves_say_the_records_numbers() -> None:
@@ -139,21 +86,3 @@ def test_records_of_two_places_are_refused() -> None:
         error_against_dim([*records, replace(records[0], data="MIT")])
     with pytest.raises(ValueError, match="but got none"):
         kernel_error(records)
-
-
-def test_a_name_is_no_formula() -> None:
-    records = [replace(record, pooling="$a_$<&>") for record in planted.table6() if record.pooling == "full-bilinear"]
-    assert "$a_$<&>" in texts(few_shot_curves(records))
-
-
-@pytest.mark.parametrize("ground", ["#ffffff", "#14161a"])
-def test_colours_can_be_seen(ground: str) -> None:
-    def luminance(color: str) -> float:
-        parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    for look in LOOKS.values():
-        low, high = sorted((luminance(look.light if ground == "#ffffff" else look.dark), luminance(ground)))
-        assert (high + 0.05) / (low + 0.05) >= 3, f"{look.name}: WCAG asks for a contrast of 3"
-    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)

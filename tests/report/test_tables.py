@@ -8,9 +8,8 @@ import pytest
 
 import planted_records as planted
 from compact_bilinear.experiments.records import Record, summaries
+from compact_bilinear.report.table import Table
 from compact_bilinear.report.tables import (
-    Table,
-    as_text,
     cost_table,
     data_table,
     dimension_table,
@@ -122,9 +121,3 @@ def test_two_numbers_for_one_place_are_refused() -> None:
         data_table([*records, replace(records[0], experiment="x")])
     with pytest.raises(ValueError, match=r"got none for: .*\nCheck which file was read"):
         few_shot_table(records)
-
-
-def test_numbers_as_text() -> None:
-    assert [as_text(value, 1, signed=True) for value in (0.04, -0.04, 0.06, -12345.67, None)] == [
-        "0.0", "0.0", "+0.1", "−12\u202f345.7", "–",
-    ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..experiments.records import Record, Summary, summaries
 from .names import AFTER, BEFORE, FIXED, look, method
-from .tables import as_text
+from .table import THIN, as_text
 
 Verdict = Literal["borne out", "refuted", "undecided"]
 DECIDED = 2.0  # standard errors
@@ -83,8 +83,9 @@ def reaches_full_bilinear(records: Iterable[Record]) -> Finding:
             beside = [each for each in _beside(found, full, "tensor-sketch") if each.d <= SHARE * full.d]
             pairs += [(max(beside, key=_by_d), full)] if beside else []
         if pairs:
-            dims = sorted({f"d = {sketch.d} of {as_text(full.d, 0)}" for sketch, full in pairs})
-            return _within(claim, pairs, f"At {', '.join(dims)}{_words(stage)}, Tensor Sketch", "full bilinear pooling")
+            of = sorted({(sketch.d, full.d) for sketch, full in pairs})
+            dims = " and ".join(f"{as_text(d, 0)} of {as_text(all_of_them, 0)}" for d, all_of_them in of)
+            return _within(claim, pairs, f"With {dims} dimensions{_words(stage)}, Tensor Sketch", "full bilinear pooling")
     return _nothing(claim, "Tensor Sketch at 3 % of full bilinear’s dimensions beside it")
 
 
@@ -163,7 +164,7 @@ def fine_tuning_helps(records: Iterable[Record]) -> Finding:
     if not pairs:
         return _nothing(claim, "the same pooling before and after fine-tuning")
     names = ", ".join(dict.fromkeys(look(before.pooling).name for before, _ in pairs))
-    return _ahead(claim, pairs, "Without fine-tuning the error is", f"with it, over {names},")
+    return _ahead(claim, pairs, f"Over {names}, the error is without fine-tuning", "with it")
 
 
 def close_after_fine_tuning(records: Iterable[Record]) -> Finding:
@@ -176,8 +177,7 @@ def close_after_fine_tuning(records: Iterable[Record]) -> Finding:
         pairs += [(max(beside, key=_by_d), full)] if beside else []
     if not pairs:
         return _nothing(claim, "fine-tuned Tensor Sketch and full bilinear pooling")
-    dims = ", ".join(sorted({f"d = {sketch.d}" for sketch, _ in pairs}))
-    return _within(claim, pairs, f"Fine-tuned, Tensor Sketch with {dims}", "full bilinear pooling", both_sides=True)
+    return _within(claim, pairs, f"Fine-tuned, Tensor Sketch, {_dims(pairs)},", "full bilinear pooling", both_sides=True)
 
 
 CLAIMS: tuple[Callable[[Iterable[Record]], Finding], ...] = (
@@ -201,7 +201,7 @@ def _ahead(claim: str, pairs: Sequence[tuple[Summary, Summary]], larger: str, sm
     contrast = _contrast(pairs)
     errors = contrast.beyond(contrast.difference)
     sentence = (
-        f"{larger} {as_text(contrast.larger)} %, {smaller} {as_text(contrast.smaller)} %: a difference of "
+        f"{larger} {_percent(contrast.larger)}, {smaller} {_percent(contrast.smaller)}: a difference of "
         f"{as_text(contrast.difference, signed=True)} points ({contrast.how})."
     )
     return Finding(claim, _verdict(errors), contrast.difference, errors, sentence)
@@ -215,8 +215,8 @@ def _within(
     room = MARGIN - (abs(contrast.difference) if both_sides else contrast.difference)
     errors = contrast.beyond(room)
     sentence = (
-        f"{ours} errs in {as_text(contrast.larger)} %, {other} in {as_text(contrast.smaller)} %: a difference of "
-        f"{as_text(contrast.difference, signed=True)} points ({contrast.how}), where up to {as_text(MARGIN, 0)} counts."
+        f"{ours} errs in {_percent(contrast.larger)}, {other} in {_percent(contrast.smaller)}: a difference of "
+        f"{as_text(contrast.difference, signed=True)} points ({contrast.how}), where up to {as_text(MARGIN, 0)} is as good."
     )
     return Finding(claim, _verdict(errors), room, errors, sentence)
 
@@ -286,6 +286,14 @@ def _place(summary: Summary) -> tuple[Any, ...]:
 
 def _by_d(summary: Summary) -> int:
     return summary.d
+
+
+def _dims(pairs: Sequence[tuple[Summary, Summary]]) -> str:
+    return f"d = {' and '.join(as_text(d, 0) for d in sorted({one.d for one, _ in pairs}))}"
+
+
+def _percent(value: float) -> str:
+    return f"{as_text(value)}{THIN}%"
 
 
 def _words(stage: str) -> str:

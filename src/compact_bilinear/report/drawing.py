@@ -20,7 +20,7 @@ from .names import LOOKS, OTHER
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 5.0, 3.7  # inches; at 72 points each, 10 points are readable on a phone, and not clumsy on a desk
+WIDTH, HEIGHT = 4.6, 3.5  # inches; their 331 points are the width of a phone, where a point is then a pixel
 INK = "#1b1d20"  # stands for the colour of the text; no other colour is the same
 DARK = {each.light: each.dark for each in (*LOOKS.values(), OTHER)}  # of each colour on light pages the one on dark pages
 STYLE: Mapping[str, Any] = {
@@ -64,12 +64,14 @@ class Drawing:
         title: what it shows, in a few words.
         alternative: its main numbers in a sentence or two, for those who cannot see it.
         paint: draws into a figure of matplotlib.
+        caption: what stands below it in a page.
         height: of the figure in inches.
     """
 
     title: str
     alternative: str
     paint: Callable[["Figure"], None]
+    caption: str = ""
     height: float = HEIGHT
 
     def svg(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..experiments.records import Record, Summary, is_share, summaries
 from .drawing import INK, Drawing
 from .names import AFTER, BEFORE, FIXED, LEARNED, STAGES, headings, look, method, place
-from .tables import as_text
+from .table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -49,7 +49,8 @@ def error_against_dim(records: Iterable[Record], measure: str = "error") -> Draw
         for curve in curves
     ]
     ends += [f"{look(level.pooling).name}{_stage(level)} {_number(level)}" for level in levels]
-    return Drawing(f"{_title(measure)} against dimension", f"{_title(measure)}: {'; '.join(ends)}.", paint)
+    words = f"{_title(measure)}: {'; '.join(ends)}."
+    return Drawing(f"{_title(measure)} against dimension", words, paint, _bands(found))
 
 
 def few_shot_curves(records: Iterable[Record], measure: str = "mean AP") -> Drawing:
@@ -104,7 +105,7 @@ def cost_bars(records: Iterable[Record], measures: Sequence[str] = ("ms", "MB"))
             figure.supxlabel("○ the paper’s number", fontsize=9)
 
     height = 1.1 + 0.3 * max(len(panel) for panel in panels)
-    return Drawing("Time and memory", "; ".join(words) + ".", paint, height)
+    return Drawing("Time and memory", "; ".join(words) + ".", paint, height=height)
 
 
 def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int = 10) -> Drawing:
@@ -136,7 +137,7 @@ def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int =
 
     mean, share, off = (as_text(100 * each, 1) for each in (float(sure.mean()), float(hit.mean()), gap))
     words = f"Of {sure.size} images {share} % are right; it was {mean} % sure on average; the mean gap is {off} points."
-    return Drawing("How sure, and how often right", words, paint)
+    return Drawing("How sure, and how often right", words, paint, words)
 
 
 def kernel_error(records: Iterable[Record], measure: str = "kernel error") -> Drawing:
@@ -170,7 +171,11 @@ def kernel_error(records: Iterable[Record], measure: str = "kernel error") -> Dr
         f"{look(first.pooling).name} from {first.mean:.3g} at d = {first.d} to {last.mean:.3g} at d = {last.d}"
         for first, last in ((curve[0], curve[-1]) for curve in curves)
     ]
-    return Drawing("Error of the kernel against dimension", f"Relative error of the kernel: {'; '.join(words)}.", paint)
+    counts = sorted({each.count for each in found})
+    caption = f"A mark is one of {' to '.join(str(each) for each in dict.fromkeys((counts[0], counts[-1])))} draws."
+    return Drawing(
+        "Error of the kernel against dimension", f"Relative error of the kernel: {'; '.join(words)}.", paint, caption
+    )
 
 
 def _curves(found: Iterable[Summary]) -> list[list[Summary]]:
@@ -192,6 +197,14 @@ def _band(axes: Any, x: Sequence[float], curve: Sequence[Summary], **line: Any) 
     paper = [(place, unit * each.paper) for place, each in zip(x, curve, strict=True) if each.paper is not None]
     if paper:
         axes.plot(*zip(*paper, strict=True), known.marker, mfc="none", mec=known.light, ms=9, mew=1.1)
+
+
+def _bands(found: Iterable[Summary]) -> str:
+    counts = sorted({each.count for each in found if each.spread is not None})
+    if not counts:
+        return ""
+    some = " to ".join(str(each) for each in dict.fromkeys((counts[0], counts[-1])))
+    return f"Bands are ± one sample standard deviation of {some} repetitions."
 
 
 def _bars(axes: Any, panel: Sequence[Summary], names: dict[str, str]) -> None:
@@ -221,22 +234,18 @@ def _bars(axes: Any, panel: Sequence[Summary], names: dict[str, str]) -> None:
 def _legend(figure: Any, poolings: Iterable[str], stages: Iterable[str], paper: bool) -> None:
     from matplotlib.lines import Line2D
 
-    marks = [
-        Line2D(
-            [],
-            [],
-            color=look(each).light,
-            marker="" if method(each) in FIXED and stages else look(each).marker,
-            label=look(each).name,
-        )
-        for each in sorted(set(poolings), key=place)
-    ]
+    left, right = [], []
+    for each in sorted(set(poolings), key=place):
+        marker = "" if method(each) in FIXED and stages else look(each).marker
+        left.append(Line2D([], [], color=look(each).light, marker=marker, label=look(each).name))
     words = {BEFORE: "not fine-tuned", AFTER: "fine-tuned", LEARNED: "fine-tuned, projection learned"}
     used = [stage for stage in LINES if stage in stages]
-    marks += [Line2D([], [], color=INK, linestyle=LINES[stage], linewidth=1.3, label=words[stage]) for stage in used]
+    right += [Line2D([], [], color=INK, linestyle=LINES[stage], linewidth=1.3, label=words[stage]) for stage in used]
     if paper:
-        marks.append(Line2D([], [], color=INK, linestyle="", marker="o", mfc="none", ms=8, mew=1.1, label="the paper’s number"))
-    figure.legend(handles=marks, loc="outside upper left", ncols=2, columnspacing=2.5)
+        right.append(Line2D([], [], color=INK, linestyle="", marker="o", mfc="none", ms=8, mew=1.1, label="the paper’s number"))
+    longest = max(len(left), len(right) if right else 0)  # a legend is filled column by column
+    marks = [*left, *[Line2D([], [], linestyle="", label=" ")] * (longest - len(left)), *right] if right else left
+    figure.legend(handles=marks, loc="outside upper left", ncols=2 if right else 1, columnspacing=2.5)
 
 
 def _has_paper(found: Iterable[Summary]) -> bool:

@@ -5,14 +5,16 @@ Where the paper has numbers, a row is three lines: ours, the paper's, the differ
 
 import csv
 import io
+import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .tables import Cell, Number, Row, Table
+from .table import Cell, Number, Row, Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 LINES = ("ours", "paper", "difference")
 LATEX = str.maketrans(
     {
@@ -99,7 +101,16 @@ def environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("compact_bilinear", "report")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Names of files may hold what no page may: control characters, half characters, and what turns the text round."""
+    from markupsafe import Markup
+
+    return UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _lines(table: Table, row: Row) -> list[list[str]]:
