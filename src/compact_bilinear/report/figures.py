@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..experiments.records import Record, Summary, is_share, summaries
 from .drawing import INK, Drawing
-from .names import AFTER, BEFORE, FIXED, LEARNED, STAGES, headings, look, method, place
+from .names import AFTER, BEFORE, FIXED, LEARNED, headings, look, method, place, stage_place
 from .table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+LEVELS = (*FIXED, "fisher-vector")  # they have one d, which is far from the others: a line in place of a curve
 LINES: dict[str, Any] = {BEFORE: (0, (4, 2)), AFTER: "-", LEARNED: (0, (1, 1.3))}
 
 
@@ -28,8 +29,13 @@ def error_against_dim(records: Iterable[Record], measure: str = "error") -> Draw
         measure: which one.
     """
     found = _of_one_place([each for each in summaries(records) if each.measure == measure and each.stage in LINES])
-    curves = _curves([each for each in found if method(each.pooling) not in FIXED])
-    levels = [each for each in found if method(each.pooling) in FIXED]
+    curves = _curves([each for each in found if method(each.pooling) not in LEVELS])
+    if not curves:
+        raise ValueError(
+            f"A curve against d needs a pooling whose d can be chosen, but got none with the measure {measure!r}.\n"
+            "Measure tensor-sketch:1024 and tensor-sketch:8192, for instance."
+        )
+    levels = [each for each in found if method(each.pooling) in LEVELS]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -119,6 +125,12 @@ def reliability_diagram(confidence: "ArrayLike", right: "ArrayLike", bins: int =
     import numpy as np
 
     sure, hit = np.asarray(confidence, float), np.asarray(right, float)
+    if not sure.size or sure.shape != hit.shape or sure.ndim != 1 or sure.min() < 0 or sure.max() > 1:
+        raise ValueError(
+            "A reliability diagram takes probabilities (b,) and as many answers, of one image or more, but got shapes "
+            f"{sure.shape} and {hit.shape}.\n"
+            "Pass the probability of the class that was named, from 0 to 1, and whether it was right."
+        )
     where = np.clip((sure * bins).astype(int), 0, bins - 1)
     count = np.bincount(where, minlength=bins)
     filled = np.flatnonzero(count)
@@ -182,7 +194,7 @@ def _curves(found: Iterable[Summary]) -> list[list[Summary]]:
     """The same pooling and stage, by d."""
 
     def key(each: Summary) -> Any:
-        return place(method(each.pooling)), STAGES.index(each.stage)
+        return place(method(each.pooling)), stage_place(each.stage)
 
     return [list(curve) for _, curve in groupby(sorted(found, key=lambda each: (key(each), each.d)), key)]
 
@@ -236,7 +248,7 @@ def _legend(figure: Any, poolings: Iterable[str], stages: Iterable[str], paper: 
 
     left, right = [], []
     for each in sorted(set(poolings), key=place):
-        marker = "" if method(each) in FIXED and stages else look(each).marker
+        marker = "" if method(each) in LEVELS and stages else look(each).marker
         left.append(Line2D([], [], color=look(each).light, marker=marker, label=look(each).name))
     words = {BEFORE: "not fine-tuned", AFTER: "fine-tuned", LEARNED: "fine-tuned, projection learned"}
     used = [stage for stage in LINES if stage in stages]

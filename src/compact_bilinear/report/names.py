@@ -24,6 +24,7 @@ LOOKS = {
     "full-bilinear-triangle": Look("full bilinear, triangle", "FB triangle", "#555555", "#c4c4c4", "p"),
     "pca-bilinear": Look("PCA bilinear", "PCA", "#00795a", "#3fc49f", "D"),
     "random-projection": Look("random projection", "projection", "#2f86b5", "#7cc3ea", "h"),
+    "random-projection,sparse": Look("sparse random projection", "sparse", "#7a7000", "#c9bd3a", "H"),
     "random-maclaurin": Look("random Maclaurin", "RM", "#c04f00", "#f08a4b", "^"),
     "tensor-sketch": Look("Tensor Sketch", "TS", "#0064a4", "#58a9e6", "o"),
 }
@@ -37,12 +38,13 @@ BEFORE, AFTER, LEARNED = STAGES[:3]
 
 
 def method(pooling: str) -> str:
-    """A pooling without its dimension and options.
+    """A pooling without its dimension and its seed.
 
-    >>> method("tensor-sketch:8192,seed=1")
-    'tensor-sketch'
+    >>> method("tensor-sketch:8192,seed=1"), method("random-projection:64,sparse")
+    ('tensor-sketch', 'random-projection,sparse')
     """
-    return pooling.partition(":")[0].partition(",")[0]
+    first, *options = pooling.split(",")
+    return ",".join([first.partition(":")[0], *(each for each in options if not each.startswith("seed="))])
 
 
 def look(pooling: str) -> Look:
@@ -65,9 +67,13 @@ def headings(poolings: Iterable[str]) -> dict[str, str]:
 def place(pooling: str) -> tuple[int, int, str]:
     """A key to sort poolings by: the paper's order, then the dimension."""
     order = list(LOOKS)
-    name = method(pooling)
-    dim = pooling.removeprefix(name).removeprefix(":").partition(",")[0]
+    name, dim = method(pooling), _dim(pooling)
     return order.index(name) if name in order else len(order), int(dim) if dim.isdecimal() else 0, pooling
+
+
+def stage_place(stage: str) -> tuple[int, str]:
+    """A key to sort stages by: those of the paper, then others by name."""
+    return STAGES.index(stage) if stage in STAGES else len(STAGES), stage
 
 
 def data_place(data: str) -> tuple[int, str]:
@@ -81,6 +87,10 @@ def backbone_place(backbone: str) -> tuple[int, str]:
     return order.index(backbone) if backbone in order else len(order), backbone
 
 
+def _dim(pooling: str) -> str:
+    return pooling.partition(",")[0].partition(":")[2]
+
+
 def _with_dim(pooling: str) -> str:
-    rest = pooling.removeprefix(method(pooling)).removeprefix(":").replace(",", ", ")
-    return f"{look(pooling).short} {rest}".strip()
+    seed = [each for each in pooling.split(",")[1:] if each.startswith("seed=")]
+    return " ".join(filter(None, [look(pooling).short, _dim(pooling), *seed]))

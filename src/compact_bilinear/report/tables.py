@@ -1,7 +1,7 @@
 """Records as tables, in the layouts of the paper: ours ± spread, the paper's number, the difference.
 
-What is here decides which number stands where; ``typeset`` writes a table as Markdown, LaTeX, CSV or HTML. The same records make
-the same table, in whichever order they come.
+What is here decides which number stands where; ``table`` is what comes out, and ``typeset`` writes it as Markdown, LaTeX, CSV
+or HTML. The same records make the same table, in whichever order they come.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..experiments.records import Record, Summary, is_share, summaries
-from .names import AFTER, BACKBONES, BEFORE, STAGES, backbone_place, data_place, headings, look, method, place
+from .names import AFTER, BACKBONES, BEFORE, backbone_place, data_place, headings, look, method, place, stage_place
 from .table import Cell, Number, Row, Table, as_text
 
 COUNTS = ("dimension", "parameters", "bytes", "train images", "test images", "images", "classes")
@@ -125,7 +125,7 @@ def pooling_table(records: Iterable[Record], digits: int = 2) -> Table:
         [*known.values(), *(each for each in measured if each.measure not in ("dimension", "bytes"))],
         "What was measured of each pooling",
         (*of.names, "pooling"),
-        row=lambda s: ((of.place(s), place(s.pooling), s.d), (*of(s), _full_name(s))),
+        row=lambda s: ((of.place(s), place(s.pooling), s.d), (*of(s), look(s.pooling).name)),
         column=lambda s: (_column_place(s), _column_title(s)),
         parted=False,
         digits=digits,
@@ -235,16 +235,10 @@ class _Several:
         return data_place(summary.data), backbone_place(summary.backbone)
 
 
-def _full_name(summary: Summary) -> str:
-    known = look(summary.pooling)
-    sparse = ", sparse" if summary.pooling.endswith("sparse") else ""
-    return known.name + sparse
-
-
 def _column_place(summary: Summary) -> Any:
     shots = summary.details.get("shots")
     group = 0 if summary.measure in COUNTS else 1 if is_share(summary.measure) else 2
-    return group, STAGES.index(summary.stage), _measure_place(summary.measure), int(str(shots or 0))
+    return group, stage_place(summary.stage), _measure_place(summary.measure), int(str(shots or 0))
 
 
 def _column_title(summary: Summary) -> str:

@@ -7,8 +7,10 @@ import csv
 import io
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..whole_file import write_whole
 from .table import Cell, Number, Row, Table
 
 if TYPE_CHECKING:
@@ -93,6 +95,24 @@ def to_csv(table: Table) -> str:
 def to_html(table: Table) -> str:
     """A fragment to put into a page, as the report does."""
     return environment().get_template("table.html.jinja").render(table=table)
+
+
+def write_table(table: Table, folder: Path, name: str) -> list[Path]:
+    """Write a table as NAME.md, NAME.tex and NAME.csv, each whole or not at all.
+
+    Args:
+        table: which.
+        folder: is there already.
+        name: of the files, without ending.
+
+    Returns:
+        The files.
+    """
+    texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
+    files = [folder / f"{name}.{ending}" for ending in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        write_whole(file, text)
+    return files
 
 
 @cache
