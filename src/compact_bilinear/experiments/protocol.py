@@ -73,6 +73,15 @@ def measure_errors(setting: Setting, experiment: str, backbones: Sequence[str], 
                 _measure(setting, source, backbone, tasks)
 
 
+def as_share(percent: float) -> float:
+    """One of the paper's numbers as a share, with as many digits as it has.
+
+    >>> as_share(27.4)
+    0.274
+    """
+    return round(percent / 100, 6)
+
+
 def seeded(pooling: str, seed: int) -> str:
     """A pooling with a seed, if it draws anything.
 
@@ -105,7 +114,7 @@ def _tasks(
             percent = paper.get((source.name, backbone, pooling, stage)) if source.of_paper else None
             split = source.split(source.number(repetition))
             details: dict[str, Any] = {"split": split} if split else {}
-            number = None if percent is None else percent / 100
+            number = None if percent is None else as_share(percent)
             record = Record(experiment, source.name, backbone, pooling, 0, stage, "error", 0.0, number, repetition, details)
             if not setting.ledger.has(record):
                 found.append(record)

@@ -4,6 +4,7 @@ All of it is made from the records alone, and the same records make the same byt
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..report.claims import findings
@@ -19,14 +20,12 @@ from ..report.page import (
     write_report,
 )
 from ..report.table import Table
-from ..report.typeset import to_csv, to_latex, to_markdown
-from ..whole_file import write_whole
+from ..report.typeset import to_markdown, write_table
 from .records import Record
 from .setting import Experiment
 from .stores import slug
 
 REPORT = "report.html"
-FORMS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv}
 WITHOUT_PAPER = "These are not the paper’s images, so the paper’s numbers do not stand beside them."
 
 
@@ -43,8 +42,7 @@ def write_files(folder: Path, experiment: Experiment, records: Sequence[Record])
     """
     said = []
     for name, table in experiment.tables(records).items():
-        for ending, form in FORMS.items():
-            write_whole(folder / f"{slug(name)}{ending}", form(table))
+        write_table(table, folder, slug(name))
         said.append(f"{experiment.title}\n\n{in_columns(to_markdown(table))}")
     for name, drawing in experiment.drawings(records).items():
         drawing.write(folder, slug(name))
@@ -73,9 +71,9 @@ def write_page(
             done.append(name)
             sections += _sections(experiment, mine)
     errors = [record for record in records if record.measure in ("error", "mean AP")]
-    if errors:
-        said = [finding for finding in findings(errors) if finding.difference is not None]
-        sections.insert(0, ClaimSection("What the paper says, and what this run says to it", said)) if said else None
+    said = [finding for finding in findings(_once(errors)) if finding.difference is not None]
+    if said:
+        sections.insert(0, ClaimSection("What the paper says, and what this run says to it", said))
     commands = "\n".join(f"cbp reproduce {name} --out {folder.name}" for name in done)
     text = "With the same --data and the other flags that are listed below; what is there is not measured again."
     sections += [CommandSection("To go on", commands, text), SettingSection("How it was made", _origins(records, settings))]
@@ -110,11 +108,20 @@ def in_columns(markdown: str) -> str:
     return "\n".join([line.replace("\\", "") for line in shown] + text)
 
 
+def _once(records: Sequence[Record]) -> list[Record]:
+    """What two experiments share was measured once, and counts once."""
+    found: dict[object, Record] = {}
+    for record in sorted(records, key=lambda record: record.experiment):
+        shared = replace(record, experiment="")
+        found.setdefault((shared.cell, shared.draw), shared)
+    return list(found.values())
+
+
 def _sections(experiment: Experiment, records: Sequence[Record]) -> list[Section]:
     tables: Sequence[Table] = list(experiment.tables(records).values())
     drawings: Sequence[Drawing] = list(experiment.drawings(records).values())
     found: list[Section] = [TableSection(experiment.title, table, experiment.text(records)) for table in tables]
-    return [*found, *([FigureSection(experiment.title, drawings)] if drawings else [])]
+    return [*found, *([FigureSection(f"{experiment.title}, drawn", drawings)] if drawings else [])]
 
 
 def _origins(records: Sequence[Record], settings: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -126,6 +133,6 @@ def _origins(records: Sequence[Record], settings: Mapping[str, object]) -> dict[
     measured: dict[str, object] = {name: value for name, value in of.items() if value}
     return {
         "Measured": measured | {"minutes, without extraction": round(seconds / 60, 1)},
-        "Versions": versions,
+        "Versions": dict(sorted(versions.items())),
         "Settings": dict(settings),
     }

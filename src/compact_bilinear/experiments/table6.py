@@ -28,7 +28,7 @@ from ..classify.few_shot import SHOTS, Draws, Products, few_shot, most_shots
 from ..device import same_bits
 from ..progress import note
 from .fig_dim import by_place
-from .protocol import seeded
+from .protocol import as_share, seeded
 from .records import Record
 from .setting import Experiment, Setting
 from .sources import Source
@@ -72,7 +72,7 @@ def _measure(setting: Setting, source: Source, backbone: str, poolings: Sequence
         known = dict(zip(SHOTS, PAPER.get(pooling, ()), strict=False)) if source.of_paper and backbone == "vgg-m" else {}
         for count in counts:
             details: dict[str, Any] = {"shots": count} | ({"split": split} if split else {})
-            paper = known[count] / 100 if count in known and source.name == "CUB" else None
+            paper = as_share(known[count]) if count in known and source.name == "CUB" else None
             record = Record(NAME, source.name, backbone, pooling, 0, "few-shot", "mean AP", 0.0, paper, repetition, details)
             if not setting.ledger.has(record):
                 tasks.setdefault(pooling, {})[count] = record
