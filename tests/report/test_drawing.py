@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-import planted
+import planted_records as planted
 from compact_bilinear.report.drawing import DARK, Drawing
 from compact_bilinear.report.figures import cost_bars, error_against_dim, few_shot_curves, kernel_error
 

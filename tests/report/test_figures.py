@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import planted_records as planted
-from compact_bilinear.experiments.records import summaries
+from compact_bilinear.experiments.records import Record, summaries
 from compact_bilinear.report.drawing import Drawing
 from compact_bilinear.report.figures import cost_bars, error_against_dim, few_shot_curves, kernel_error, reliability_diagram
 
@@ -71,6 +72,23 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     np.testing.assert_allclose(widths / widths.max(), expected, rtol=2e-3)
 
 
+def test_curves_bands_and_hollow_marks_are_where_the_records_are() -> None:
+    figure = Figure()
+    few_shot_curves(planted.table6()).paint(figure)
+    (axes,) = figure.axes
+    cells = [each for each in summaries(planted.table6()) if each.pooling == "tensor-sketch:8192"]
+    cells.sort(key=lambda each: int(str(each.details["shots"])))
+    means = np.array([100 * each.mean for each in cells])
+    spreads = np.array([100 * (each.spread or 0) for each in cells])
+    curve, papers = axes.lines[2:4]  # full bilinear's come first
+    np.testing.assert_allclose(curve.get_xydata(), np.column_stack([planted.SHOTS, means]))
+    np.testing.assert_allclose(papers.get_xydata(), np.column_stack([planted.SHOTS, planted.TABLE_6["tensor-sketch:8192"]]))
+    corners = axes.collections[1].get_paths()[0].vertices
+    for shots, low, high in zip(planted.SHOTS, means - spreads, means + spreads, strict=True):
+        heights = corners[corners[:, 0] == shots, 1]
+        assert (heights.min(), heights.max()) == pytest.approx((low, high))
+
+
 def test_reliability_by_hand() -> None:
     sure = np.array([0.95, 0.95, 0.55, 0.55, 1.0])
     right = np.array([True, False, True, True, True])
@@ -86,3 +104,22 @@ def test_records_of_two_places_are_refused() -> None:
         error_against_dim([*records, replace(records[0], data="MIT")])
     with pytest.raises(ValueError, match="but got none"):
         kernel_error(records)
+
+
+def test_dense_and_sparse_projections_are_two_curves() -> None:
+    of = {"random-projection:{}": 40.0, "random-projection:{},sparse": 41.0}
+    records = [
+        Record("alternatives", "CUB", "tiny", name.format(d), d, "linear", "error", percent / 100)
+        for name, percent in of.items()
+        for d in (512, 8192)
+    ]
+    said = error_against_dim(records).alternative
+    assert "random projection from 40.0 % at d = 512 to 40.0 % at d = 8192; sparse random projection from 41.0 %" in said
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got none with the measure 'error'\.\nMeasure tensor-sketch:1024"):
+        error_against_dim([record for record in planted.fig_dim() if record.pooling == "full-bilinear"])
+    for sure, right in (([], []), ([0.5], [True, False]), ([1.5], [True])):
+        with pytest.raises(ValueError, match=r"\nPass the probability of the class"):
+            reliability_diagram(sure, right)

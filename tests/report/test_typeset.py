@@ -4,13 +4,14 @@ import csv
 import io
 import random
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 import planted_records as planted
 from compact_bilinear.report.tables import Table, data_table, few_shot_table, pooling_table
-from compact_bilinear.report.typeset import to_csv, to_html, to_latex, to_markdown
+from compact_bilinear.report.typeset import to_csv, to_html, to_latex, to_markdown, write_table
 
 HOSTILE = r"""a|b <script>alert("1")</script> & 100% $x$ #_{y}~^ \input{z} *`[c](d)"""
 FORMS = (to_markdown, to_latex, to_csv, to_html)
@@ -90,10 +91,17 @@ def test_html_is_well_formed_escaped_and_says_what_its_headings_head() -> None:
         assert [each for each in numbers if each.strip() == ""] == []
         assert len(numbers) == sum((3 if row.has_paper else 1) * len(row.cells) * len(table.parts) for row in table.rows)
         assert all(head.get("scope") for head in tree.findall(".//th"))
-    assert HOSTILE in [head.text for head in ElementTree.fromstring(to_html(hostile())).findall(".//th")]
+    assert HOSTILE in ["".join(head.itertext()) for head in ElementTree.fromstring(to_html(hostile())).findall(".//th")]
 
 
 def test_hostile_names_stay_in_their_cell_of_markdown() -> None:
     table = [line for line in to_markdown(hostile()).splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in table} == {9}
     assert r"\<script\>" in table[2]
+
+
+def test_files_hold_what_the_forms_say(tmp_path: Path) -> None:
+    table = data_table(planted.table4())
+    files = write_table(table, tmp_path, "table4")
+    assert [each.name for each in files] == ["table4.md", "table4.tex", "table4.csv"]
+    assert [each.read_text(encoding="utf-8") for each in files] == [to_markdown(table), to_latex(table), to_csv(table)]
