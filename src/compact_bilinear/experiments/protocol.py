@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ..classify.head import fit_head, labelled
+from ..classify.head import labelled
 from ..classify.logistic_regression import LogisticRegression
 from ..classify.metrics import error_rate
 from ..device import choose_precision
@@ -48,6 +49,7 @@ class Wanted(NamedTuple):
     stage: str
 
 
+Floats = NDArray[np.float32]
 Paper = Mapping[tuple[str, str, str, str], float]  # data, backbone, pooling, stage → error in percent
 
 
@@ -175,11 +177,16 @@ def _checkpoints(setting: Setting, task: Record) -> Path:
 
 def linear_error(setting: Setting, store: FeatureStore, pooling: str) -> float:
     """The share of test images that a logistic regression on stored features gets wrong."""
-    read, labels = labelled(store, pooling, "train")
-    classifier = LogisticRegression(setting.lambda_, one_vs_rest=setting.one_vs_rest, device=str(setting.device))
-    weight, bias = classifier.fit_blocks(read, labels).linear(len(store.classes))
+    weight, bias = linear_classifier(setting, store, pooling)
     read, labels = labelled(store, pooling, "test")
     return error_rate(np.concatenate([block.astype(np.float32) @ weight.T + bias for block in read()]), labels)
+
+
+def linear_classifier(setting: Setting, store: FeatureStore, pooling: str) -> tuple[Floats, Floats]:
+    """Weights (k, d) and biases (k,) of a logistic regression on the features of the training images."""
+    read, labels = labelled(store, pooling, "train")
+    classifier = LogisticRegression(setting.lambda_, one_vs_rest=setting.one_vs_rest, device=str(setting.device))
+    return classifier.fit_blocks(read, labels).linear(len(store.classes))
 
 
 def tuned_error(
@@ -195,7 +202,8 @@ def tuned_error(
         folder: for checkpoints; a run that was cut short goes on from there.
     """
     model = Model.of_features(store, pooling, setting.weights, classes=store.classes, learnable=tuning.learn_projection)
-    fit_head(model, store, pooling, lambda_=setting.lambda_, one_vs_rest=setting.one_vs_rest)
+    weight, bias = map(torch.as_tensor, linear_classifier(setting, store, pooling))
+    model.set_head(weight, bias, "sigmoid" if setting.one_vs_rest else "softmax")
     fine_tune(model, images, tuning, folder, device=setting.device, processes=Processes())
     tested = zip(images.labels, images.splits, strict=True)
     order = [place for place, (label, split) in enumerate(tested) if split == "test" and label >= 0]
