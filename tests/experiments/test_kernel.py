@@ -34,4 +34,11 @@ def test_every_draw_is_a_record(tmp_path: Path) -> None:
     assert records[0].details["theory"] == pytest.approx(2 * float(str(records[3].details["theory"])), rel=0.01)
     kernel.measure(setting)
     assert len(setting.ledger.records) == 2 * 2 * 3
+    shown = {
+        column: row.cells[k][0]
+        for row in kernel.tables(records)["kernel"].rows[:1]
+        for k, column in enumerate(kernel.tables(records)["kernel"].columns)
+    }
+    assert shown["RM"].ours == pytest.approx(fmean(record.value**2 for record in records[:3]) ** 0.5)
+    assert shown["RM, theory"].ours == records[0].details["theory"]
     assert "Tensor Sketch" in kernel.drawings(records)["kernel"].alternative

@@ -14,8 +14,10 @@ be the better one. Theory's line stands in their place.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,7 +25,7 @@ from torch import Tensor
 
 from ..pooling import RandomMaclaurin, TensorSketch, full_bilinear
 from ..pooling.variance import random_maclaurin_variance, tensor_sketch_variance
-from .records import Record
+from .records import Record, summaries
 from .setting import Experiment, Setting
 
 if TYPE_CHECKING:
@@ -96,10 +98,23 @@ def theory(method: str, d: int, x: Tensor) -> float:
 
 
 def tables(records: Sequence[Record]) -> Mapping[str, "Table"]:
-    """The error of each pooling at each d."""
-    from ..report.tables import pooling_table
+    """The error of each pooling at each d, and theory beside it."""
+    from ..report.names import look, method
+    from ..report.table import Number, Row, Table, as_text
 
-    return {NAME: pooling_table(records, digits=4)}
+    found = {(method(each.pooling), each.d): each for each in summaries(records)}
+    methods = [name for name in METHODS if any(key[0] == name for key in found)]
+
+    def cells(d: int) -> Iterator[tuple[Number]]:
+        for name in methods:
+            cell = found.get((name, d))
+            error = sqrt(fmean(value**2 for value in cell.values.values())) if cell else None
+            yield (Number(error, cell.spread if cell else None, cell.count if cell else 0, digits=4),)
+            yield (Number(float(str(cell.details["theory"])), digits=4) if cell else Number(),)
+
+    columns = tuple(f"{look(name).short}{more}" for name in methods for more in ("", ", theory"))
+    rows = tuple(Row((as_text(d, 0),), tuple(cells(d))) for d in sorted({d for _, d in found}))
+    return {NAME: Table("Error of the kernel relative to its root mean square", ("d",), columns, rows)}
 
 
 def drawings(records: Sequence[Record]) -> Mapping[str, "Drawing"]:
@@ -109,4 +124,11 @@ def drawings(records: Sequence[Record]) -> Mapping[str, "Drawing"]:
     return {NAME: figure(records)}
 
 
-EXPERIMENT = Experiment("Error of the kernel against dimension", measure, tables, drawings, images=False)
+EXPERIMENT = Experiment(
+    "Error of the kernel against dimension",
+    measure,
+    tables,
+    drawings,
+    {"": "Errors are root mean squares over all draws, and theory is the root of the expected square."},
+    images=False,
+)

@@ -185,7 +185,9 @@ def linear_error(setting: Setting, store: FeatureStore, pooling: str) -> float:
 def linear_classifier(setting: Setting, store: FeatureStore, pooling: str) -> tuple[Floats, Floats]:
     """Weights (k, d) and biases (k,) of a logistic regression on the features of the training images."""
     read, labels = labelled(store, pooling, "train")
-    classifier = LogisticRegression(setting.lambda_, one_vs_rest=setting.one_vs_rest, device=str(setting.device))
+    classifier = LogisticRegression(
+        setting.lambda_, one_vs_rest=setting.one_vs_rest, calibrate=setting.calibrate, device=str(setting.device)
+    )
     return classifier.fit_blocks(read, labels).linear(len(store.classes))
 
 

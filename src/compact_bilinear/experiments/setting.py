@@ -37,7 +37,7 @@ class Setting:
         dims: in place of the paper's.
         seeds: repetitions; 0 for three, or one for each split.
         size: side of the images; 0 for what the backbone is meant for.
-        lambda_, one_vs_rest: of the logistic regression.
+        lambda_, one_vs_rest, calibrate: of the logistic regression.
         finetune: whether stages after the linear classifier are run.
         tuning: how; the batch is the paper's if ``batch`` is 0.
         batch: images a step.
@@ -54,6 +54,7 @@ class Setting:
     size: int = 0
     lambda_: float = 1e-3
     one_vs_rest: bool = False
+    calibrate: bool = False
     finetune: bool = True
     tuning: FineTuning = field(default_factory=FineTuning)
     batch: int = 0

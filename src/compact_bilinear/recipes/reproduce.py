@@ -71,6 +71,8 @@ class Reproduce:
     """λ of the logistic regression, λ‖w‖² + a sum of losses."""
     one_vs_rest: bool = False
     """Classifiers of each class against all others, as in the authors' code, in place of all together."""
+    calibrate: bool = False
+    """Their scores shifted and scaled until the medians of other images and of its own are 0 and 1, as in the authors' code."""
     epochs: int = 50
     """Of fine-tuning; the paper stays below 100."""
     batch: int = 0
@@ -158,6 +160,7 @@ def _setting(config: Reproduce, experiments: "list[Experiment]") -> "Setting":
         config.size,
         config.lambda_,
         config.one_vs_rest,
+        config.calibrate,
         config.finetune,
         tuning,
         config.batch,
@@ -177,7 +180,8 @@ def _decisive(setting: "Setting") -> dict[str, Any]:
     decisive: dict[str, Any] = {"device": machine(setting.device.type)["device"], "size": setting.size}
     if not setting.sources:
         return decisive
-    decisive |= {"lambda": setting.lambda_, "one_vs_rest": setting.one_vs_rest, "precision": setting.precision}
+    decisive |= {"lambda": setting.lambda_, "one_vs_rest": setting.one_vs_rest, "calibrate": setting.calibrate}
+    decisive["precision"] = setting.precision
     weights = _checksum(setting.weights)
     decisive |= {f"weights of {backbone}": weights for backbone in setting.chosen_backbones(("vgg-m", "vgg16"))}
     if setting.finetune:
