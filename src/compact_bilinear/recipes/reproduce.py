@@ -1,7 +1,7 @@
 """Reproduce: the paper's tables and figures, each by one command, on its data sets or on anybody's images."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -14,7 +14,8 @@ from ..finetuning.settings import FineTuning
 from ..processes import Processes
 from ..progress import note
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they are imported where they are used: `cbp --help` does without them
+    from ..experiments.only import Only
     from ..experiments.setting import Experiment, Setting
     from ..experiments.sources import Source
 
@@ -98,15 +99,18 @@ def run(config: Reproduce) -> str:
         The tables, and where everything is.
     """
     from ..experiments.ledger import SETTINGS
+    from ..experiments.only import read_backbone
     from ..experiments.showing import write_files, write_page
 
     names = [name for name in get_args(Name) if name != "all"] if config.name == "all" else [config.name]
     experiments = {name: load(name) for name in get_args(Name) if name != "all"}
     setting = _setting(config, [experiments[name] for name in names])
+    given = tuple(read_backbone(each) for each in config.backbone)
     said = []
     for name in names:
         note(f"reproduce {name}: {experiments[name].title}")
-        experiments[name].measure(setting)
+        # what needs no images takes the paper's network, also where there are none but textures
+        experiments[name].measure(setting if experiments[name].images else replace(setting, backbones=given))
         mine = [record for record in setting.ledger.records if record.experiment == name]
         if mine:
             said.append(write_files(config.out, experiments[name], mine))
@@ -154,19 +158,19 @@ def _setting(config: Reproduce, experiments: "list[Experiment]") -> "Setting":
         sources,
         only,
         backbones,
-        config.weights,
-        config.dims,
-        config.seeds,
-        config.size,
-        config.lambda_,
-        config.one_vs_rest,
-        config.calibrate,
-        config.finetune,
-        tuning,
-        config.batch,
-        device,
-        config.precision,
-        config.workers,
+        weights=config.weights,
+        dims=config.dims,
+        seeds=config.seeds,
+        size=config.size,
+        lambda_=config.lambda_,
+        one_vs_rest=config.one_vs_rest,
+        calibrate=config.calibrate,
+        finetune=config.finetune,
+        tuning=tuning,
+        batch=config.batch,
+        device=device,
+        precision=config.precision,
+        workers=config.workers,
     )
     ledger.agree(_decisive(setting))
     return setting
@@ -177,10 +181,15 @@ def _decisive(setting: "Setting") -> dict[str, Any]:
     from ..features.layout import hash_of
     from ..timing import machine
 
-    decisive: dict[str, Any] = {"device": machine(setting.device.type)["device"], "size": setting.size}
+    decisive: dict[str, Any] = {"device": machine(setting.device.type)["device"]}
     if not setting.sources:
-        return decisive
-    decisive |= {"lambda": setting.lambda_, "one_vs_rest": setting.one_vs_rest, "calibrate": setting.calibrate}
+        return decisive | {"size without images": setting.size}
+    decisive |= {
+        "size": setting.size,
+        "lambda": setting.lambda_,
+        "one_vs_rest": setting.one_vs_rest,
+        "calibrate": setting.calibrate,
+    }
     decisive["precision"] = setting.precision
     weights = _checksum(setting.weights)
     decisive |= {f"weights of {backbone}": weights for backbone in setting.chosen_backbones(("vgg-m", "vgg16"))}
@@ -203,7 +212,7 @@ def _checksum(weights: str | None) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _refuse_others(config: Reproduce, only: Any, sources: "tuple[Source, ...]") -> None:
+def _refuse_others(config: Reproduce, only: "Only", sources: "tuple[Source, ...]") -> None:
     """Say what was given in place of the data set that was asked for."""
     from ..experiments.sources import PAPER
 
