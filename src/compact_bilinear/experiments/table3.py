@@ -23,11 +23,13 @@ from math import isqrt
 from typing import TYPE_CHECKING
 
 from ..report.names import AFTER, BEFORE
+from .fig_dim import by_place
 from .protocol import both_stages, measure_errors
 from .records import Record
 from .setting import Experiment, Setting
 
 if TYPE_CHECKING:
+    from ..report.drawing import Drawing
     from ..report.table import Table
 
 NAME = "table3"
@@ -64,4 +66,11 @@ def tables(records: Sequence[Record]) -> Mapping[str, "Table"]:
     return {NAME: dimension_table(records)}
 
 
-EXPERIMENT = Experiment("PCA against Tensor Sketch", measure, tables, lambda _: {})
+def drawings(records: Sequence[Record]) -> Mapping[str, "Drawing"]:
+    """The same as curves, for each data set and backbone."""
+    from ..report.figures import error_against_dim
+
+    return {"-".join([NAME, *place]): error_against_dim(some) for place, some in by_place(records)}
+
+
+EXPERIMENT = Experiment("PCA against Tensor Sketch", measure, tables, drawings)

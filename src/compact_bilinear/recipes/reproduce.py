@@ -184,13 +184,8 @@ def _decisive(setting: "Setting") -> dict[str, Any]:
     decisive: dict[str, Any] = {"device": machine(setting.device.type)["device"]}
     if not setting.sources:
         return decisive | {"size without images": setting.size}
-    decisive |= {
-        "size": setting.size,
-        "lambda": setting.lambda_,
-        "one_vs_rest": setting.one_vs_rest,
-        "calibrate": setting.calibrate,
-    }
-    decisive["precision"] = setting.precision
+    decisive |= {"size": setting.size, "precision": setting.precision, "lambda": setting.lambda_}
+    decisive |= {"one_vs_rest": setting.one_vs_rest, "calibrate": setting.calibrate}
     weights = _checksum(setting.weights)
     decisive |= {f"weights of {backbone}": weights for backbone in setting.chosen_backbones(("vgg-m", "vgg16"))}
     if setting.finetune:
