@@ -78,7 +78,7 @@ def test_what_depends_on_no_draw_is_measured_once(setting: Setting) -> None:
     measure_errors(fixed, "table4", ("vgg16",), both_stages(["average-pool"]), {})
     found = [(record.stage, record.seed) for record in setting.ledger.records]
     assert found == [("linear", 0), ("fine-tuned", 0), ("fine-tuned", 1), ("fine-tuned", 2)]
-    assert [record.made["tuning"]["seed"] for record in setting.ledger.records[1:]] == [0, 1, 2]
+    assert [record.made["config"]["tuning"]["seed"] for record in setting.ledger.records[1:]] == [0, 1, 2]
 
 
 def test_what_another_experiment_measured_is_not_measured_again(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

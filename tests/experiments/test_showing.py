@@ -7,7 +7,7 @@ import pytest
 
 import planted_records
 from compact_bilinear.experiments import table4
-from compact_bilinear.experiments.showing import WITHOUT_PAPER, in_columns, write_files, write_page
+from compact_bilinear.experiments.showing import OTHER_CELLS, OTHER_IMAGES, in_columns, write_files, write_page
 from compact_bilinear.recipes.reproduce import load
 from compact_bilinear.report.tables import data_table
 from compact_bilinear.report.typeset import to_markdown
@@ -27,10 +27,13 @@ def test_every_experiment_has_its_table_in_three_forms(name: str, tmp_path: Path
     said = write_files(tmp_path, load(name), records)
     files = {file.name for file in tmp_path.iterdir()}
     assert {f"{name}.md", f"{name}.tex", f"{name}.csv"} <= files
-    assert WITHOUT_PAPER not in said
+    assert OTHER_IMAGES not in said
     assert any(file.endswith(".svg") for file in files) == (name != "table4")
     without = write_files(tmp_path, load(name), [replace(record, paper=None) for record in records])
-    assert WITHOUT_PAPER in without
+    assert OTHER_CELLS in without
+    of_bark = [replace(record, paper=None, data="bark") for record in records if record.data == "CUB"]
+    others = write_files(tmp_path, load(name), of_bark)
+    assert OTHER_IMAGES in others
 
 
 def test_what_is_only_of_mit_is_said_of_mit_alone() -> None:

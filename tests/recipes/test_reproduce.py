@@ -281,8 +281,9 @@ def test_experiments_run_in_one_process(
 def test_a_record_says_how_it_was_made(folder: Path, tmp_path: Path) -> None:
     for record in measure("table3", folder, tmp_path, "--dims", "4", "--only", "TS"):
         assert record.made.keys() >= {"date", "device", "torch", "python", "commit", "compact-bilinear", "seconds", "versions"}
-        assert record.made["size"] == reproductions.SIZE
-        assert ("tuning" in record.made) == (record.stage == "fine-tuned")
+        assert record.made["config"]["size"] == reproductions.SIZE
+        assert record.made["config"]["weights"] == "weights.safetensors"
+        assert ("tuning" in record.made["config"]) == (record.stage == "fine-tuned")
         assert json.dumps(record.made)
 
 

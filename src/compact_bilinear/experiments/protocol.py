@@ -145,12 +145,12 @@ def _measure(setting: Setting, source: Source, backbone: str, tasks: Sequence[Re
 def _measured(setting: Setting, source: Source, number: int, store: FeatureStore, pooling: str, task: Record) -> Record | None:
     """The record with its number; None if the run diverged."""
     start = time.perf_counter()
-    more: dict[str, Any] = {"size": store.manifest["settings"]["size"]}
+    config = setting.config(store)
     if task.stage == BEFORE:
         error = linear_error(setting, store, pooling)
     else:
         tuning = _tuning(setting, task)
-        more["tuning"] = tuning.decisive()
+        config = setting.config(store, tuning=tuning.decisive())
         try:
             error = tuned_error(setting, store, pooling, source.images(number), tuning, _checkpoints(setting, task))
         except Diverged as fault:
@@ -162,7 +162,7 @@ def _measured(setting: Setting, source: Source, number: int, store: FeatureStore
         "classes": len(store.classes),
         "lambda": setting.lambda_,
     }
-    made = setting.made(time.perf_counter() - start, **more)
+    made = setting.made(time.perf_counter() - start, config=config)
     return replace(task, d=store.poolings[pooling], value=error, details=details, made=made)
 
 

@@ -17,6 +17,7 @@ from .records import Record
 from .sources import Source
 
 if TYPE_CHECKING:
+    from ..features import FeatureStore
     from ..report.drawing import Drawing
     from ..report.table import Table
 
@@ -80,6 +81,13 @@ class Setting:
         """The numbers of the repetitions: as asked for, or one for each split of a data set that has several."""
         splits = len(source.lists) if source is not None else 1
         return range(self.seeds or (splits if splits > 1 else usual))
+
+    def config(self, store: "FeatureStore", **more: Any) -> dict[str, Any]:
+        """What a record says of its settings, where it is made from features."""
+        made = store.manifest["settings"]
+        weights = Path(self.weights).name if self.weights else "published"
+        config = {"weights": weights} | {name: made[name] for name in ("size", "tap", "fit", "precision")}
+        return config | {"lambda": self.lambda_, "one_vs_rest": self.one_vs_rest, "calibrate": self.calibrate} | more
 
     def made(self, seconds: float, **more: Any) -> dict[str, Any]:
         """What a record says of its origin."""

@@ -23,10 +23,13 @@ from ..report.table import Table
 from ..report.typeset import to_markdown, write_table
 from .records import Record
 from .setting import Experiment
+from .sources import PAPER
 from .stores import slug
 
 REPORT = "report.html"
-WITHOUT_PAPER = "These are not the paper’s images, so the paper’s numbers do not stand beside them."
+OTHER_IMAGES = "These are not the paper’s images, so the paper’s numbers do not stand beside them."
+
+OTHER_CELLS = "The paper has no numbers for these networks, poolings and dimensions."
 
 
 def write_files(folder: Path, experiment: Experiment, records: Sequence[Record]) -> str:
@@ -47,8 +50,8 @@ def write_files(folder: Path, experiment: Experiment, records: Sequence[Record])
     for name, drawing in experiment.drawings(records).items():
         drawing.write(folder, slug(name))
     notes = [text for text in [experiment.text(records)] if text]
-    if experiment.images and not any(record.paper is not None for record in records):
-        notes.append(WITHOUT_PAPER)
+    if experiment.images:
+        notes += without_paper(records)
     return "\n\n".join([*said, *notes])
 
 
@@ -79,9 +82,15 @@ def write_page(
     sections += [CommandSection("To go on", commands, text), SettingSection("How it was made", _origins(records, settings))]
     names = ", ".join(sorted({record.data for record in records if record.data and record.backbone != "none"}))
     lead = [f"{len(records)} numbers of {', '.join(done)}" + (f"; images: {names}." if names else ".")]
-    if errors and not any(record.paper is not None for record in errors):
-        lead.append(WITHOUT_PAPER)
+    lead += without_paper(errors)
     return write_report(Report("The paper, measured again", lead, sections), folder / REPORT)
+
+
+def without_paper(records: Sequence[Record]) -> list[str]:
+    """Why the paper's numbers do not stand beside ours, if none does."""
+    if not records or any(record.paper is not None for record in records):
+        return []
+    return [OTHER_CELLS if all(record.data in PAPER.values() for record in records) else OTHER_IMAGES]
 
 
 def in_columns(markdown: str) -> str:

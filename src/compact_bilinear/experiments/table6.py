@@ -91,7 +91,7 @@ def _measure(setting: Setting, source: Source, backbone: str, poolings: Sequence
         with same_bits(setting.device):
             products = Products.of(store, column, mine, setting.device)
         scores = few_shot(products, mine, shots, ["one-vs-rest"], setting.lambda_)
-        made = setting.made(time.perf_counter() - start, size=store.manifest["settings"]["size"])
+        made = setting.made(time.perf_counter() - start, config=setting.config(store))
         for score in scores:
             record, value = records[score.shots], score.mean_average_precision
             details = dict(record.details) | {"test images": len(mine.scored[0]), "classes": len(store.classes)}
