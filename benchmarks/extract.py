@@ -48,7 +48,7 @@ from compact_bilinear.images.textures import texture
 from compact_bilinear.pooling.by_name import read_pooling
 from compact_bilinear.processes import Processes
 from compact_bilinear.recipes.extract import Extract, run
-from timing import machine, take_turns
+from compact_bilinear.timing import machine, take_turns
 
 POOL = ("tensor-sketch:8192", "full-bilinear")
 SIDES = (500, 375)  # of most photographs of CUB-200-2011

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from statistics import median, quantiles
 
-from timing import machine
+from compact_bilinear.timing import machine
 
 MEASURE = "import time, torch; start = time.perf_counter(); import compact_bilinear; print(time.perf_counter() - start)"
 

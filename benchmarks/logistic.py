@@ -40,7 +40,7 @@ from compact_bilinear import FullBilinear, TensorSketch, signed_sqrt_l2
 from compact_bilinear.classify import LogisticRegression, logistic_regression
 from compact_bilinear.classify.gram_matrix import gram_matrix
 from compact_bilinear.features import FeatureStore, FeatureWriter
-from timing import Run, machine, take_turns
+from compact_bilinear.timing import Run, machine, take_turns
 
 LAMBDA, GAP = 1e-3, 1e-5
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from compact_bilinear import signed_sqrt_l2
-from timing import forward, forward_backward, machine, take_turns
+from compact_bilinear.timing import forward, forward_backward, machine, take_turns
 
 PLAIN = "plain torch"
 B, DIMS = 8, (512**2, 8192)

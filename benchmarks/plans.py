@@ -16,7 +16,7 @@ import torch
 
 from compact_bilinear import RandomMaclaurin, TensorSketch
 from compact_bilinear.pooling.plan import Shape, choose, random_maclaurin_costs, tensor_sketch_costs
-from timing import forward_backward, machine, take_turns
+from compact_bilinear.timing import forward_backward, machine, take_turns
 
 METHODS = {
     "tensor_sketch": (TensorSketch, ("gram", "fft"), tensor_sketch_costs),

@@ -30,7 +30,7 @@ from compact_bilinear import (
     RandomProjection,
     TensorSketch,
 )
-from timing import Run, Time, extra_megabytes, forward, forward_backward, machine, take_turns
+from compact_bilinear.timing import Run, Time, extra_megabytes, forward, forward_backward, machine, take_turns
 
 FULL, FFT, FLOOR = "full bilinear: bmm + autograd", "FFT at each location", "floor: two matrix products"
 PLAIN_MACLAURIN = "random Maclaurin: plain torch"

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from compact_bilinear.device import one_thread
 from compact_bilinear.features import FeatureStore, FeatureWriter
 from compact_bilinear.search import Index, IndexWriter
-from timing import machine, take_turns
+from compact_bilinear.timing import machine, take_turns
 
 BARE, BARE_16 = "FAISS alone: exact, float32", "FAISS alone: exact, float16"
 KINDS = (("flat", "float32"), ("flat", "float16"), ("flat", "8-bit"), ("hnsw", "float16"), ("ivf-pq", "float16"))

@@ -39,8 +39,8 @@ from compact_bilinear.device import side_by_side
 from compact_bilinear.images import Transform, load_images, read_images
 from compact_bilinear.images.loader import available_cpus
 from compact_bilinear.model import Model
+from compact_bilinear.timing import machine
 from extract import write_photographs
-from timing import machine
 
 CLASSES = 47  # as many as the textures of DTD
 DISTINCT = 64

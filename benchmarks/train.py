@@ -32,8 +32,8 @@ from compact_bilinear.images import Batch, ImageList, Transform, load_images, re
 from compact_bilinear.images.loader import available_cpus
 from compact_bilinear.model import Model
 from compact_bilinear.processes import Processes
+from compact_bilinear.timing import machine
 from extract import SIDES, write_photographs
-from timing import machine
 
 
 def new_model(arguments: argparse.Namespace, images: ImageList, pooling: str) -> Model:

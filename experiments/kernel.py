@@ -12,60 +12,33 @@ alike to various degrees. No network and no download is needed; what the claims 
 import argparse
 import json
 from collections.abc import Iterator
+from math import sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from compact_bilinear import RandomMaclaurin, TensorSketch
+from compact_bilinear import TensorSketch
+from compact_bilinear.experiments.kernel import DIMS, descriptors, kernel_error, kernel_matrix, theory
 from compact_bilinear.pooling import full_bilinear
-from compact_bilinear.pooling.variance import random_maclaurin_variance, tensor_sketch_variance
 
-METHODS = {
-    "tensor sketch": (TensorSketch, tensor_sketch_variance),
-    "random Maclaurin": (RandomMaclaurin, random_maclaurin_variance),
-}
-DIMS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+METHODS = {"tensor sketch": "tensor-sketch", "random Maclaurin": "random-maclaurin"}
 COLORS = {"tensor sketch": "#0b6e99", "random Maclaurin": "#c2571a"}
-
-
-def descriptors(images: int = 16, n: int = 49, c: int = 64, seed: int = 0) -> Tensor:
-    """Tokens (b, n, c), not negative, in float64."""
-    draw = torch.Generator().manual_seed(seed)
-    shared = torch.randn(16, c, generator=draw, dtype=torch.float64)
-    strength = torch.rand(images, 1, 16, generator=draw, dtype=torch.float64) ** 3
-    mixed = (strength * torch.randn(images, n, 16, generator=draw, dtype=torch.float64)) @ shared
-    noise = torch.randn(images, n, c, generator=draw, dtype=torch.float64)
-    return (mixed + 0.5 * noise).relu()
-
-
-def kernel_matrix(features: Tensor) -> Tensor:
-    """⟨y, y'⟩ of all pairs of images."""
-    return features @ features.mT
 
 
 def records(dims: tuple[int, ...] = DIMS, draws: int = 30) -> Iterator[dict[str, Any]]:
     """Root mean square errors of the kernel matrix, relative to the exact one: of each draw, of all, and what theory says."""
     x = descriptors()
-    b, _, c = x.shape
-    exact = kernel_matrix(full_bilinear(x))
-    matrices = full_bilinear(x).reshape(b, c, c)
-    scale = exact.square().mean().sqrt()
-    row, column = torch.triu_indices(b, b)
-    counted = 2.0 - (row == column).double()
-    for method, (layer, variance) in METHODS.items():
+    for name, method in METHODS.items():
         for d in dims:
-            variances = torch.stack([variance(matrices[i], matrices[k], d) for i, k in zip(row, column, strict=True)])
-            errors = torch.stack([kernel_matrix(layer(c, d, seed=seed)(x)) - exact for seed in range(draws)])
+            errors = [kernel_error(method, d, seed, x) for seed in range(draws)]
             yield {
                 "experiment": "kernel",
-                "method": method,
-                "c": c,
+                "method": name,
+                "c": x.shape[2],
                 "d": d,
-                "draws": (errors.square().mean((1, 2)).sqrt() / scale).tolist(),
-                "error": float(errors.square().mean().sqrt() / scale),
-                "theory": float(((variances * counted).sum() / counted.sum()).sqrt() / scale),
+                "draws": errors,
+                "error": sqrt(fmean(error**2 for error in errors)),
+                "theory": theory(method, d, x),
             }
 
 

@@ -22,6 +22,7 @@ VERBS = {
     "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
     "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
+    "reproduce": ("Reproduce", "Measure the paper's tables and figures again."),
     "index": ("Index", "Make an index of features, to search in, or change one."),
     "search": ("Search", "Find images of an index that look like others, or twins."),
     "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),

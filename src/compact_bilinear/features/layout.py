@@ -99,12 +99,13 @@ def begin_manifest(
         "dtype": dtype,
         "poolings": {name: dict(pooling) for name, pooling in poolings.items()},
         "shards": {"size": shard_size, "count": len(cut(len(items.paths), shard_size))},
-        "items": {"count": len(items.paths), "sha256": _hash_of(items)},
+        "items": {"count": len(items.paths), "sha256": hash_of(items)},
         "classes": list(items.classes),
     }
 
 
-def _hash_of(items: Items) -> str:
+def hash_of(items: Items) -> str:
+    """A short text that is the same for two lists if, and only if, they have the same items in the same order."""
     sha = hashlib.sha256()
     for item in zip(items.paths, items.labels, items.splits, strict=True):
         sha.update(json.dumps(item).encode())

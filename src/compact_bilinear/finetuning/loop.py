@@ -25,6 +25,10 @@ from .settings import FineTuning
 NAMED = 3  # files that an error tells; the log has all
 
 
+class Diverged(ValueError):
+    """Numbers of a run are no longer finite, and what it would learn from here on is nothing."""
+
+
 class Taken(NamedTuple):
     """A step that was taken, whose numbers may still be on their way."""
 
@@ -220,7 +224,7 @@ class Loop:
         if step:
             self.log.write("not finite", step.step, {"epoch": step.epoch + 1, "files": files})
         more = f" and {len(files) - NAMED} more, which the log names" if len(files) > NAMED else ""
-        raise ValueError(
+        raise Diverged(
             f"{what}; its batch: {', '.join(files[:NAMED]) or 'none yet'}{more}.\n"
             f"The last good checkpoint is {self.checkpoints.newest()}: take another folder, and a lower rate, a warm-up, or "
             "clip=1."

@@ -42,7 +42,7 @@ def read_images(
     data = Path(data)
     if not data.exists():
         raise ValueError(f"Images are read from a folder, a CSV or an archive, but {data} does not exist.\nCheck its name.")
-    found, root = _recognize(data)
+    found, root = recognize(data)
     if kind not in ("auto", found):
         raise ValueError(
             f"{data} should be of the kind {kind}, which is {SIGNS[kind]}, but looks like {found}.\n"
@@ -59,8 +59,8 @@ def read_images(
     return folder.read(root, test_share=test_share, seed=seed)
 
 
-def _recognize(data: Path) -> tuple[str, Path]:
-    """The kind of data, and the place from which its own reader reads."""
+def recognize(data: Path) -> tuple[str, Path]:
+    """The kind of data, and the place from which its own reader reads. Nothing is read yet; an archive is unpacked."""
     if data.suffix.lower() in (".csv", ".tsv") and data.is_file():
         return "csv", data
     unpacked = None

@@ -1,4 +1,4 @@
-"""How every benchmark here measures: side by side in one process, in turns, and what is reported is the middle of the turns.
+"""How benchmarks and experiments measure: side by side in one process, in turns, of which the middle is reported.
 
 Machines are shared and clocks move, so a time by itself says little; the ratio of two things timed in turns says much. Memory
 is what torch holds beyond what it held before, at its worst moment.
