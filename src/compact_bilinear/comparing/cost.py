@@ -1,6 +1,7 @@
 """What a pooling costs on this machine: milliseconds an image, beside those of the backbone in the same turns."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..descriptors.network import load_network
+from ..device import one_thread
 from ..features import FeatureStore
 from ..features.layout import FITTED
 from ..images import ImageList, Transform, load_images
@@ -31,7 +33,8 @@ def milliseconds(
 ) -> dict[str, float]:
     """Time the backbone, and each pooling with its normalisation, on a batch of the images themselves.
 
-    All take turns, each on its own as many threads as torch has; a time is the median over the turns.
+    All take turns, and a time is the median over the turns. On a CPU each has one core, as in extraction, where several batches
+    are computed at a time, and not several cores for each.
 
     Args:
         store: of features, whose poolings are timed as they were built and fitted for it.
@@ -54,7 +57,9 @@ def milliseconds(
         layer = fitted(store, pooling, network.channels).to(device)
         pooled = partial(_pooled, layer, made["normalize"])
         runs[pooling] = partial(_quietly, pooled, maps)
-    return {name: time.median / len(pixels) for name, time in take_turns(runs, device.type, rounds).items()}
+    with one_thread() if device.type == "cpu" else nullcontext():
+        times = take_turns(runs, device.type, rounds)
+    return {name: time.median / len(pixels) for name, time in times.items()}
 
 
 def fitted(store: FeatureStore, pooling: str, channels: int) -> nn.Module:

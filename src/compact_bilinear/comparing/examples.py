@@ -164,7 +164,8 @@ def _known(store: FeatureStore, split: str) -> Rows:
 
 def _unit(x: Similarities) -> Similarities:
     length = np.sqrt(np.square(x).sum(1, keepdims=True))
-    return x / np.maximum(length, np.finfo(np.float32).tiny)
+    unit: Similarities = x / np.maximum(length, np.finfo(np.float32).tiny)
+    return unit
 
 
 def _times(count: int) -> str:

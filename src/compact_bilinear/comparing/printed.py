@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 # what a narrow terminal does without, the first to go first
 DISPENSABLE = ("mean AP", "bytes", "ms", "5 shots", "1 shot", "above best")
 HEADS = {
-    "error in %": "error %",
+    "error, %": "error, %",
     "above the best": "above best",
-    "mean AP in %": "mean AP",
-    "error in %, 1 image a class": "1 shot",
-    "error in %, 5 images a class": "5 shots",
-    "% of the backbone’s ms": "% of net",
+    "mean AP, %": "mean AP",
+    "error, % 1 a class": "1 shot",
+    "error, % 5 a class": "5 shots",
 }
 
 

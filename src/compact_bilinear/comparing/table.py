@@ -11,20 +11,26 @@ from .choice import Choice
 FEW = (1, 5)  # images of each class that have a column
 
 
+KINDS = (
+    "± is the standard error; with 1 or 5 training images a class it is the sample standard deviation from one draw of them to "
+    "another. Of errors above the best, both are of the difference on the same images. Bytes are those of a stored feature; ms "
+    "are of pooling one image, and their share of what the network takes."
+)
+
+
 @dataclass(frozen=True)
-class ComparisonTable(Table):
-    """A table whose ± are of two kinds."""
+class SaidTable(Table):
+    """A table that says itself what its ± are."""
+
+    said: str = ""
 
     @property
     def note(self) -> str:
         """What each ± is."""
-        return (
-            "± of an error is its standard error, of a difference that of the difference on the same images, and of a few "
-            "images a class the sample standard deviation from one draw of them to another."
-        )
+        return self.said
 
 
-def comparison_table(records: Sequence[Record], choice: Choice) -> ComparisonTable:
+def comparison_table(records: Sequence[Record], choice: Choice) -> SaidTable:
     """Poolings as rows; what was measured of them as columns.
 
     Args:
@@ -34,8 +40,7 @@ def comparison_table(records: Sequence[Record], choice: Choice) -> ComparisonTab
     found = {(each.pooling, each.measure, _shots(each)): each for each in summaries(records)}
     poolings = sorted({(place(each.pooling), each.pooling, each.d) for each in records if each.stage == BEFORE})
     few = [shots for shots in FEW if any(key[2] == shots for key in found)]
-    columns = ["d", "error in %", "above the best", "mean AP in %", *(_few(shots) for shots in few)]
-    columns += ["bytes", "ms", "% of the backbone’s ms"]
+    columns = ["d", "error, %", "above the best", "mean AP, %", *(_few(shots) for shots in few), "bytes", "ms", "% of net"]
     rows = []
     for _, pooling, d in poolings:
         error = found[pooling, "error", 0]
@@ -51,13 +56,15 @@ def comparison_table(records: Sequence[Record], choice: Choice) -> ComparisonTab
             _time(found.get((pooling, "% of the backbone", 0)), 1),
         ]
         rows.append(Row((_name(pooling), _mark(pooling, choice)), tuple((cell,) for cell in cells)))
-    return ComparisonTable("What each pooling gets wrong, and what it costs", ("pooling", ""), tuple(columns), tuple(rows))
+    return SaidTable(
+        "What each pooling gets wrong, and what it costs", ("pooling", ""), tuple(columns), tuple(rows), said=KINDS
+    )
 
 
 def _mark(pooling: str, choice: Choice) -> str:
     if pooling == choice.taken.pooling:
-        return "take this"
-    return "smallest error" if pooling == choice.best.pooling else ""
+        return "take"
+    return "best" if pooling == choice.best.pooling else ""
 
 
 def _name(pooling: str) -> str:
@@ -66,7 +73,7 @@ def _name(pooling: str) -> str:
 
 
 def _few(shots: int) -> str:
-    return f"error in %, {shots} image{'s' * (shots > 1)} a class"
+    return f"error, % {shots} a class"
 
 
 def _shots(summary: Summary) -> int:

@@ -163,7 +163,7 @@ def run(config: Compare) -> Comparison | _AsJson:
     from ..comparing.choice import choose
     from ..comparing.examples import Examples
     from ..comparing.measure import kept
-    from ..comparing.page import recommendation, sections
+    from ..comparing.page import doubts, recommendation, sections
     from ..report.page import Report, write_report
 
     _check(config)
@@ -183,7 +183,7 @@ def run(config: Compare) -> Comparison | _AsJson:
     command = _command(config, choice.taken.pooling)
     shown = sections(ledger.records, choice, command, examples, model, _settings(config, store, ledger.records))
     title = f"Which pooling for {images.name}?"
-    report = write_report(Report(title, [recommendation(choice)], shown), config.out / REPORT)
+    report = write_report(Report(title, [recommendation(choice), *doubts(choice)], shown), config.out / REPORT)
     if config.json:
         return _AsJson(ledger.records)
     return Comparison(tuple(ledger.records), choice, command, tuple(shown), report)
