@@ -36,7 +36,7 @@ tables: .venv/ready ## write the README's tables anew from the committed records
 	@$(python) benchmarks/tables.py
 
 clean: ## back to a fresh clone: removes .venv, demo/ and all caches
-	rm -rf .venv demo dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamp is written last and says where: an install that was cut short, and a folder that was copied or moved with its .venv

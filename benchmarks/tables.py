@@ -17,9 +17,12 @@ from typing import Any
 from pooling import FFT, FLOOR, FULL, PLAIN_MACLAURIN
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = tuple(ROOT / page for page in ("README.md", "benchmarks/README.md", "src/compact_bilinear/descriptors/tiny.md"))
+PAGES = tuple(
+    ROOT / page for page in ("README.md", "benchmarks/README.md", "docs/search.md", "src/compact_bilinear/descriptors/tiny.md")
+)
 REFERENCE = {"b": 8, "c": 512, "h": 28, "w": 28, "d": 8192}
 SKETCH, MACLAURIN = "TensorSketch(plan='gram')", "RandomMaclaurin(plan='gram')"
+EXACT = ("flat, float32", "flat, float16")
 
 Record = dict[str, Any]
 
@@ -71,6 +74,9 @@ def targets() -> str:
     normal = next(r for r in read("normalize-cpu") if r["name"] == "signed_sqrt_l2" and r["d"] == REFERENCE["c"] ** 2)
     worst = max(record["loss"] for method in ("tensor_sketch", "random_maclaurin") for record in read(f"plans-{method}-cpu"))
     added = read("import-cpu")[0]["added_ms"][0]
+    index = {r["name"]: r for r in read("search-cpu")}
+    graphs = [r for name, r in index.items() if name.startswith("hnsw") and r["recall"] >= 0.95]
+    exact = min(index[name][speed] for name in EXACT for speed in ("speed_of_faiss_one", "speed_of_faiss_batch"))
     lines = [
         ("Tensor Sketch over full bilinear", "≤ 0.8", f"{sketch['ratio'][FULL]:.2f}"),
         ("Tensor Sketch over the floor", "≤ 1.3", f"{sketch['ratio'][FLOOR]:.2f}"),
@@ -85,6 +91,8 @@ def targets() -> str:
         ),
         ('plan="auto" over the better plan, at worst', "≤ 1.25", f"{worst:.2f}"),
         ("import compact_bilinear adds to import torch", "< 100 ms", f"{added:.0f} ms"),
+        ("HNSW at recall@10 ≥ 0.95 faster than exact search", "≥ 20", f"{max(r['faster_one'] for r in graphs):.0f}"),
+        ("exact search over the speed of FAISS alone, at worst", "≥ 0.8", f"{exact:.2f}"),
     ]
     return "| | wanted | measured |\n|---|--:|--:|\n" + "\n".join(f"| {a} | {b} | {c} |" for a, b, c in lines)
 
@@ -119,6 +127,70 @@ def extraction() -> str:
     lines += [f"| {r['name']} | {r['seconds_an_image'][0]:.3f} | {r['ratio']:.3f} |" for r in records if "ratio" in r]
     lines += ["", "| | most memory held, MB |", "|---|--:|"]
     lines += [f"| {r['name']} | {r['megabytes']:.0f} |" for r in records if "megabytes" in r]
+    return "\n".join(lines)
+
+
+def serving() -> str:
+    """What HTTP adds to the model, and what happens under more load than there is time for."""
+    alone, *records = read("serve-cpu")
+    lines = [
+        "| | images a second | × by itself | × one client | ms, median | ms, p99 | processor ms an image | lost or twice |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        f"| {alone['name']} | {alone['images_a_second'][0]:.0f} | 1.00 | | | | {alone['processor_ms']:.1f} | |",
+    ]
+    for r in records:
+        ratios = f"{r['ratio']:.2f} | {r['ratio_to_one_client']:.2f}" if "ratio" in r else " | "
+        processor = f"{r['processor_ms']:.1f} + {r['client_ms']:.1f}" if "client_ms" in r else ""
+        lines.append(
+            f"| {r['name']} | {r['images_a_second'][0]:.0f} | {ratios} | {r['ms'][0]:.0f} | {r['ms'][1]:.0f} | {processor} | "
+            f"{r['lost_or_twice']} |"
+        )
+    many, last = records[-2:]
+    told = f"{last['answers']} requests were answered and {last['refused']} told to come again"
+    lines += [
+        "",
+        f"Of the last, {told}.",
+        "",
+        "| | wanted | measured |",
+        "|---|--:|--:|",
+        f"| {many['name']} over one client | ≥ 1.8 | {many['ratio_to_one_client']:.2f} |",
+        f"| {many['name']} over the model by itself | ≥ 0.85 | {many['ratio']:.2f} |",
+        f"| requests lost or answered twice | 0 | {sum(r['lost_or_twice'] for r in records)} |",
+        f"| p99 under overload, over a full queue and the batches before it | ≤ 1 | {last['ms'][1] / last['bound_ms']:.2f} |",
+    ]
+    return "\n".join(lines)
+
+
+def search() -> str:
+    """What an index answers, finds, takes and costs."""
+    lines = [
+        "| | recall@10 | ms a query, alone | × exact | ms a query, of 64 | × exact | bytes an image | minutes to build |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    made, *_ = records = read("search-cpu")
+    for r in records:
+        cells = [
+            f"{r['one_ms'][0]:.2f}",
+            f"{_short(r['faster_one'])}×",
+            f"{r['batch_ms'][0]:.2f}",
+            f"{_short(r['faster_batch'])}×",
+        ]
+        if "recall" in r:
+            cells = [f"{r['recall']:.3f}", *cells, f"{r['bytes_an_image']:.0f}", f"{r['seconds_to_build'] / 60:.1f}"]
+        else:
+            cells = ["–", *cells, "–", "–"]
+        lines.append(f"| {r['name']} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", f"{made['device']}, threads: {made['threads']}, FAISS {made['faiss']}, {made['date']}."])
+
+
+def duplicates() -> str:
+    """From which similarity on changed images are found, and others too."""
+    records = read("duplicates", "experiments")
+    thresholds = list(records[0]["found"])
+    lines = [f"| | | {' | '.join(f'≥ {threshold}' for threshold in thresholds)} |", "|---|---" + "|--:" * len(thresholds) + "|"]
+    lines += [
+        f"| {r['backbone']} | {r['change']} | {' | '.join(f'{share:.0f}' for share in r['found'].values())} |" for r in records
+    ]
     return "\n".join(lines)
 
 
@@ -162,7 +234,20 @@ def _b_c_h_w(keys: dict[str, int]) -> str:
 
 TABLES = {
     made.__name__: made
-    for made in (headline, speed, shapes, targets, plans, normalization, extraction, tiny_on_materials, machine)
+    for made in (
+        headline,
+        speed,
+        shapes,
+        targets,
+        plans,
+        normalization,
+        extraction,
+        search,
+        serving,
+        duplicates,
+        tiny_on_materials,
+        machine,
+    )
 }
 
 

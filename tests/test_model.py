@@ -253,7 +253,7 @@ def test_of_features_computes_what_the_store_holds(features: tuple[Path, Feature
 
 def test_of_features_wants_the_weights_that_it_was_made_with(features: tuple[Path, FeatureStore]) -> None:
     folder, store = features
-    with pytest.raises(ValueError, match="Give the file that the features were made with: --weights FILE"):
+    with pytest.raises(ValueError, match="Give what the features were made with: --weights FILE, or the folder"):
         Model.of_features(store, "tensor-sketch:31")
     with pytest.raises(ValueError, match=r"It has fisher-vector:3, pca-bilinear:9, tensor-sketch:31"):
         Model.of_features(store, "full-bilinear", folder / "weights.safetensors")

@@ -1,7 +1,7 @@
 """The command ``cbp``: a verb is a recipe, and its flags are made from the fields of the recipe's dataclass.
 
 Exit codes: 0 done; 1 it failed on the way (the disk, the network); 2 it was asked for something that cannot be; 130 stopped by
-Ctrl-C. After 1 and 130 the same command goes on where it stopped.
+Ctrl-C, but for a server, which is to be stopped so: 0. After 1 and 130 the same command goes on where it stopped.
 """
 
 import os
@@ -24,6 +24,9 @@ VERBS = {
     "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
     "fewshot": ("FewShot", "Learn from a few images of each class, again and again, and say how well it goes."),
+    "index": ("Index", "Make an index of features, to search in, or change one."),
+    "search": ("Search", "Find images of an index that look like others, or twins."),
+    "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),
 }
 HELP = """usage: cbp VERB ... [--debug]
 

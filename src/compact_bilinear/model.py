@@ -88,47 +88,44 @@ class Model(nn.Module):
         Args:
             store: made by ``cbp extract``.
             pooling: one of the store's.
-            weights: the file of the backbone's weights, if the store was made with one's own.
+            weights: the file of the backbone's weights, if the store was made with one's own; or the folder of the model, if
+                it was made with one.
             settings: ``classes`` and whatever else :class:`Model` takes; without classes it gives features.
 
-        The backbone is compared with the fingerprint of the one that the store was made with, and so is the pooling.
+        Backbone and pooling are compared with the fingerprints of those that the store was made with.
         """
-        from .features.layout import FITTED
-
-        made, named = store.manifest["settings"], read_pooling(pooling)
         if pooling not in store.poolings:
             raise ValueError(f"{store.folder} has no features {pooling!r}.\nIt has {', '.join(store.poolings)}.")
-        if made["backbone"] == "custom":
+        if weights is not None and (Path(weights) / SETTINGS).is_file():
+            trained = load_model(weights)
+            settings = {"learnable": trained.learnable, "damping": trained.damping} | settings
+            backbone, transform, projection = trained.backbone, trained.transform, trained.pooling.state_dict()
+        else:
+            backbone, transform = _backbone_of(store, read_pooling(pooling), weights)
+            projection = _fitted_of(store, pooling)
+        made = store.manifest["settings"]
+        if fingerprint(backbone) != made["weights sha256"]:
             raise ValueError(
-                f"The features of {store.folder} were made by a module, which has no name to load it by.\n"
-                "Build `Model(module, pooling, ...)` in Python."
+                f"{store.folder} was made with other weights of {backbone.name} than {weights or 'the published ones'}.\n"
+                "Give what the features were made with: --weights FILE, or the folder of the model."
             )
-        network = load_network(
-            made["backbone"],
-            weights,
-            made["tap"],
-            before_relu=named.before_relu,
-            size=made["size"],
-            device=torch.device("cpu"),
-        )
-        if fingerprint(network.module) != made["weights sha256"]:
+        model = cls(backbone, pooling, transform=transform, normalize=made["normalize"], **settings)
+        if projection:
+            model.pooling.load_state_dict(projection)
+        drawn = store.manifest["poolings"][pooling]["sha256"]
+        if fingerprint(model.pooling) != (drawn or store.manifest["fitted"][pooling]):
             raise ValueError(
-                f"{store.folder} was made with other weights of {network.name} than {weights or 'the published ones'}.\n"
-                "Give the file that the features were made with: --weights FILE."
+                f"{store.folder} was made with another {pooling} than {weights or 'that which its seed draws here'}.\n"
+                "Give the folder of the model that the features were made with: --weights FOLDER."
             )
-        transform = Transform(size=network.size, fit=made["fit"])
-        model = cls(network.module, named, transform=transform, normalize=made["normalize"], **settings)
-        if hasattr(model.pooling, "fitted"):
-            from safetensors.torch import load_file
-
-            with undamaged(store.folder / FITTED):
-                fitted = load_file(store.folder / FITTED)
-            model.pooling.load_state_dict({name: fitted[f"{pooling}/{name}"] for name in model.pooling.state_dict()})
         return model.eval()
 
     def features(self, images: Tensor) -> Tensor:
         """What the head sees: (b, d), in float32 or wider."""
-        y: Tensor = self.pooling(self.backbone(images))
+        return self.normalized(self.pooling(self.backbone(images)))
+
+    def normalized(self, y: Tensor) -> Tensor:
+        """Pooled y (b, d) to features: signed square root and ℓ₂, unless the model goes without."""
         return signed_sqrt_l2(y, damping=self.damping) if self.normalize else y
 
     def scores(self, features: Tensor) -> Tensor:
@@ -261,6 +258,33 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu", backbone:
     model.made = settings["made"]
     model.backbone.to(memory_format=torch.channels_last)
     return model.to(device).eval()
+
+
+def _backbone_of(store: "FeatureStore", named: NamedPooling, weights: Path | str | None) -> tuple[Any, Transform]:
+    """The backbone that a store was made with, by its name, and what became of images before it."""
+    made = store.manifest["settings"]
+    if made["backbone"] == "custom":
+        raise ValueError(
+            f"The features of {store.folder} were made by a module, which has no name to load it by.\n"
+            "Build `Model(module, pooling, ...)` in Python."
+        )
+    cpu = torch.device("cpu")
+    early = named.before_relu
+    network = load_network(made["backbone"], weights, made["tap"], before_relu=early, size=made["size"], device=cpu)
+    return network.module, Transform(size=network.size, fit=made["fit"])
+
+
+def _fitted_of(store: "FeatureStore", pooling: str) -> dict[str, Tensor]:
+    """What a pooling was fitted to; nothing if it is not of that kind."""
+    from safetensors.torch import load_file
+
+    from .features.layout import FITTED
+
+    if pooling not in store.manifest["fitted"]:
+        return {}
+    with undamaged(store.folder / FITTED):
+        tensors = load_file(store.folder / FITTED)
+    return {name.removeprefix(f"{pooling}/"): each for name, each in tensors.items() if name.startswith(f"{pooling}/")}
 
 
 def _read_settings(folder: Path) -> Mapping[str, Any]:

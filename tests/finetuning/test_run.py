@@ -77,11 +77,14 @@ def test_interrupted_and_resumed_it_ends_with_the_same_bits(
 def test_images_are_drawn_anew_in_every_epoch_but_seen_as_they_are_when_measured(
     images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, Transform, int]] = []
+    asked: list[tuple[str, Transform, Any]] = []
 
     def spy(where: str) -> Any:
         def load(some: ImageList, transform: Transform, **settings: Any) -> Any:
-            asked.append((where, transform, settings.get("epoch", 0)))
+            epochs = settings.get("epoch", 0)
+            if not isinstance(epochs, int):
+                settings["epoch"] = epochs = list(epochs)
+            asked.append((where, transform, epochs))
             return load_images(some, transform, **settings)
 
         return load
@@ -93,14 +96,13 @@ def test_images_are_drawn_anew_in_every_epoch_but_seen_as_they_are_when_measured
     drawn = Transform(size=photos.SIZE, fit="random-crop", flip="random", seed=3)
     assert asked == [
         ("measure", plain, 0),
-        ("learn", drawn, 0),
+        ("learn", drawn, [0, 0, 0, 1, 1, 1]),
         ("measure", plain, 0),
-        ("learn", drawn, 1),
         ("measure", plain, 0),
     ]
     asked.clear()
     tuned.tune(tmp_path / "plain", images, seed=3, crop=False, flip=False, epochs=1)
-    assert asked == [("learn", Transform(size=photos.SIZE, fit="center-crop", seed=3), 0)]
+    assert asked == [("learn", Transform(size=photos.SIZE, fit="center-crop", seed=3), [0, 0, 0])]
 
 
 def test_a_finished_run_is_read_and_not_run_again(images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,21 +200,26 @@ def test_weights_that_are_not_finite_are_not_written(
     monkeypatch.setattr(Learner, "step", step)
     with pytest.raises(ValueError, match=r"After step 1 all numbers"):
         tuned.tune(tmp_path / "held", images, hold_out=0.2, batch=99, checkpoint_minutes=1e9)
-    with pytest.raises(ValueError, match=r"After step 1 all numbers of the model should be finite but are not; its batch: "):
+    with pytest.raises(ValueError, match=r"step 1 all numbers of the model should be finite but are not; its batch: train/"):
         tuned.tune(tmp_path, images)
     assert [file.name for file in tmp_path.glob("checkpoints/*")] == ["step-00000000.safetensors"]
 
 
-def test_the_best_epoch_is_kept_which_may_be_the_start(images: ImageList, tmp_path: Path) -> None:
+def test_the_best_epoch_is_kept_which_may_be_the_start(
+    images: ImageList, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {"hold_out": 0.4, "epochs": 6}
     ruined = tuned.tune(tmp_path / "ruined", images, rate=50.0, momentum=0.0, **settings)
     assert tuned.same(tuned.state(ruined), tuned.model().state_dict())
     assert ruined.made["fine-tuning"]["epoch"] == 0
+    assert "the model is the one that it began with, better than all 6 epochs, with an error of" in capsys.readouterr().err
     made = tuned.tune(tmp_path / "run", images, **settings)
+    said = capsys.readouterr().err
     epochs = tuned.records(tmp_path / "run", "epoch")
     assert [epoch["epoch"] for epoch in epochs] == list(range(7))
     best = min(epochs, key=lambda epoch: (epoch["held out error"], epoch["held out loss"]))
     assert made.made["fine-tuning"]["epoch"] == best["epoch"] > 0
+    assert f"the model is that of epoch {best['epoch']} of 6, with an error of" in said
     held = training_places(images, FineTuning(hold_out=0.4)).held
     wrong = sum(
         int((each.output.argmax(1) != torch.tensor([images.labels[place] for place in each.places])).sum())
@@ -263,9 +270,12 @@ def test_it_says_how_it_goes(images: ImageList, tmp_path: Path, capsys: pytest.C
     tuned.tune(tmp_path, images, hold_out=0.2)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "fine-tune: custom, tensor-sketch:16, on 13 images of 3 classes, 3 held out, 2 epochs"
-    assert said[-1].startswith("fine-tune: 26 of 26 images, ")
-    assert "; epoch 2/2, loss " in said[-1]
-    assert said[-1].endswith(", rate 0.1")
+    assert said[-2].startswith("fine-tune: 26 of 26 images, ")
+    assert "; epoch 2/2, loss " in said[-2]
+    assert said[-2].endswith(", rate 0.1")
+    best = min(epoch["held out error"] for epoch in tuned.records(tmp_path, "epoch"))
+    assert said[-1].startswith("fine-tune: the model is ")
+    assert said[-1].endswith(f", with an error of {best:.1%} on the images held out")
 
 
 def test_compiled_it_learns_the_same(images: ImageList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,12 +146,25 @@ def test_workers_are_not_sent_the_list(images: ImageList) -> None:
     """What each worker gets does not grow with the number of images."""
     from compact_bilinear.images.loader import _Files
 
-    assert len(pickle.dumps(_Files(TRANSFORM, 0, 1, False))) < 1000
+    assert len(pickle.dumps(_Files(TRANSFORM, 1, False))) < 1000
 
 
 def test_bad_sizes_are_refused_before_anything_starts(images: ImageList) -> None:
     with pytest.raises(ValueError, match=r"at least one image, but got batch=0\.\nWrite batch=32"):
         load_images(images, TRANSFORM, batch=0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_of_several_epochs_in_one_go(images: ImageList, workers: int) -> None:
+    batches = [[0, 1], [2], [1, 0], []]
+    found = list(load_images(images, TRANSFORM, batches=iter(batches), epoch=iter([0, 0, 7, 7]), workers=workers))
+    expected = [
+        each
+        for epoch, some in ((0, batches[:2]), (7, batches[2:]))
+        for each in load_images(images, TRANSFORM, batches=some, epoch=epoch, workers=0)
+    ]
+    assert [each.places.tolist() for each in found] == [each.places.tolist() for each in expected]
+    assert all(torch.equal(one.pixels, other.pixels) for one, other in zip(found, expected, strict=True))
 
 
 def test_orders_are_drawn_from_seed_and_epoch() -> None:

@@ -10,8 +10,9 @@ import torch
 import models
 from compact_bilinear import cli
 from compact_bilinear.descriptors import load_backbone
-from compact_bilinear.images import ImageList
-from compact_bilinear.model import Model
+from compact_bilinear.images import ImageList, read_images
+from compact_bilinear.inference import answers
+from compact_bilinear.model import Model, load_model
 from compact_bilinear.recipes.evaluate import evaluation, labels_for
 
 
@@ -80,6 +81,24 @@ def test_another_folder_with_fewer_classes_in_another_order(
     assert few["images"] == 8
     assert few["classes"][1]["accuracy"] == whole["classes"][1]["accuracy"]
     assert few["classes"][2]["accuracy"] == whole["classes"][2]["accuracy"]
+
+
+def test_retrieval_among_themselves_and_in_a_gallery(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("faiss", reason="search needs faiss-cpu")
+    images = read_images(folder / "photos")
+    found = list(answers(load_model(folder / "run"), images, features=True, workers=0))
+    places = torch.cat([each.places for each in found])
+    x = torch.cat([each.output for each in found if len(each.places)])
+    labels, test = torch.tensor(images.labels)[places], torch.tensor([images.splits[place] == "test" for place in places])
+    cosines = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).T
+    for gallery, more in ((test, []), (~test, ["--gallery", "train"])):
+        assert cli.main(["evaluate", str(folder / "run"), str(folder / "photos"), "--retrieval", "--json", *more]) == 0
+        record = json.loads(capsys.readouterr().out)
+        near = cosines.clone().fill_diagonal_(-2)[test][:, gallery].argmax(1)
+        assert record["recall@1"] == pytest.approx((labels[gallery][near] == labels[test]).double().mean().item())
+        assert (record["queries"], record["gallery"]) == (12, int(gallery.sum()))
+    assert cli.main(["evaluate", str(folder / "run"), str(folder / "photos"), "--gallery", "train"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Write --retrieval beside --gallery."
 
 
 def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

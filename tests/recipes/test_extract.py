@@ -14,6 +14,7 @@ from compact_bilinear import FisherVector, PCABilinear, TensorSketch, signed_sqr
 from compact_bilinear.descriptors import load_backbone
 from compact_bilinear.features import FeatureStore
 from compact_bilinear.images import BrokenImage, Transform, load_images, read_images
+from compact_bilinear.model import Model, load_model
 from compact_bilinear.recipes.extract import Extract, run
 from stores import contents
 
@@ -402,3 +403,35 @@ def test_fully_connected_is_of_another_layer_and_by_itself(config: Make) -> None
             run(wrong)
     with pytest.raises(ValueError, match="tiny has no tap 'fc7'"):
         run(config("fully-connected"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose backbone and projection nobody has but itself."""
+    model = Model(load_backbone("tiny"), "tensor-sketch:64", ("a", "b"), transform=Transform(size=photos.SIZE), learnable=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.01)
+    model.save(folder := tmp_path_factory.mktemp("trained"))
+    return folder
+
+
+def test_a_trained_model_describes_as_it_was_trained(config: Make, trained: Path) -> None:
+    made = config(model=trained, weights=None, size=0, backbone="vgg16", pool=(), out="features")
+    store = run(replace(made, pool=()))
+    assert store is not None
+    model = load_model(trained)
+    images = read_images(made.data)
+    (batch,) = load_images(images, model.transform, batch=len(images), workers=0)
+    with torch.no_grad():
+        torch.testing.assert_close(store.tensor("tensor-sketch:64").float(), model.features(batch.pixels), rtol=0.01, atol=1e-3)
+    again = Model.of_features(store, "tensor-sketch:64", trained)
+    with torch.no_grad():
+        torch.testing.assert_close(again(batch.pixels), model.features(batch.pixels), rtol=1e-3, atol=1e-5)
+    with pytest.raises(ValueError, match="--weights FILE, or the folder of the model"):
+        Model.of_features(store, "tensor-sketch:64")
+
+
+def test_a_model_brings_all_settings_along(config: Make, trained: Path) -> None:
+    with pytest.raises(ValueError, match="Leave --weights and --size out, or --model"):
+        run(replace(config(model=trained), pool=()))

@@ -18,6 +18,7 @@ import photos
 from compact_bilinear import cli
 from compact_bilinear.classify import LogisticRegression
 from compact_bilinear.features import FeatureStore
+from compact_bilinear.finetuning import FineTuning, training_places
 from compact_bilinear.images import load_images, read_images
 from compact_bilinear.model import load_model
 
@@ -110,6 +111,19 @@ def test_every_kind_of_classifier_gives_a_model(folder: Path, tmp_path: Path, mo
     model = load_model(tmp_path / "run")
     assert model.link == ("sigmoid" if "--one-vs-rest" in more else "softmax")
     assert cli.main(["predict", str(tmp_path / "run"), str(folder / "photos/train/moss/00.jpg")]) == 0
+
+
+def test_what_is_held_out_is_seen_by_neither_stage(folder: Path, tmp_path: Path) -> None:
+    more = ["--pool", "average-pool", "--finetune", "--tune.epochs", "0", "--tune.hold-out", "0.4", "--tune.workers", "0"]
+    assert cli.main(flags(folder, tmp_path / "run", *more)) == 0
+    held = training_places(read_images(folder / "photos"), FineTuning(hold_out=0.4)).held
+    assert held
+    store = FeatureStore(tmp_path / "run" / "features")
+    seen = np.setdiff1d(store.rows("train"), np.flatnonzero(np.isin(store.indices, held)))
+    expected = LogisticRegression(1e-3).fit(store.read("average-pool")[seen].astype(np.float32), store.labels[seen])
+    head = load_model(tmp_path / "run" / "before-fine-tuning").head
+    assert head is not None
+    np.testing.assert_allclose(head.weight.detach().numpy(), expected.coef_, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("pool", ["pca-bilinear:9", "fisher-vector:3", "full-bilinear-triangle"])

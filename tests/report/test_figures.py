@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import planted_records as planted
 from compact_bilinear.experiments.records import Record, summaries
@@ -69,6 +70,23 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     expected = np.sort(np.concatenate([panel / panel.max() for panel in panels]))
     # a panel is drawn to its own largest number; coordinates are written with six decimals
     np.testing.assert_allclose(widths / widths.max(), expected, rtol=2e-3)
+
+
+def test_curves_bands_and_hollow_marks_are_where_the_records_are() -> None:
+    figure = Figure()
+    few_shot_curves(planted.table6()).paint(figure)
+    (axes,) = figure.axes
+    cells = [each for each in summaries(planted.table6()) if each.pooling == "tensor-sketch:8192"]
+    cells.sort(key=lambda each: int(str(each.details["shots"])))
+    means = np.array([100 * each.mean for each in cells])
+    spreads = np.array([100 * (each.spread or 0) for each in cells])
+    curve, papers = axes.lines[2:4]  # full bilinear's come first
+    np.testing.assert_allclose(curve.get_xydata(), np.column_stack([planted.SHOTS, means]))
+    np.testing.assert_allclose(papers.get_xydata(), np.column_stack([planted.SHOTS, planted.TABLE_6["tensor-sketch:8192"]]))
+    corners = axes.collections[1].get_paths()[0].vertices
+    for shots, low, high in zip(planted.SHOTS, means - spreads, means + spreads, strict=True):
+        heights = corners[corners[:, 0] == shots, 1]
+        assert (heights.min(), heights.max()) == pytest.approx((low, high))
 
 
 def test_reliability_by_hand() -> None:

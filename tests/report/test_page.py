@@ -166,7 +166,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert [each for each in tree.iter() if any(key.startswith("on") for key in each.keys())] == []  # noqa: SIM118
     assert {each.get("src", "").partition(",")[0] for each in tree.iter(f"{HTML}img")} == {"data:image/jpeg;base64"}
     assert words(next(tree.iter(f"{HTML}h1"))) == f"Report of {' '.join(PRINTED.split())}"
-    stubs = [each.text for each in tree.iter(f"{HTML}th") if each.get("rowspan") == "3"]
+    stubs = ["".join(each.itertext()) for each in tree.iter(f"{HTML}th") if each.get("rowspan") == "3"]
     assert PRINTED in stubs
     alternatives = [each.get("alt", "") for each in tree.iter(f"{HTML}img")]
     assert any(PRINTED in each for each in alternatives)
@@ -198,22 +198,38 @@ def test_importing_it_draws_nothing_yet() -> None:
     assert not {"matplotlib", "PIL", "sklearn", "pyarrow"} & set(loaded)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium or Chrome here to open the page with")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium or Chrome here to open the page with")
+
+
+@needs_chromium
 @pytest.mark.parametrize("width", [360, 1280])
 def test_it_opens_in_chromium_without_a_word_on_the_console(tmp_path: Path, width: int, page: str) -> None:
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
-    said, shot = console(file, width)
-    assert said == []
+    shot = tmp_path / "report.png"
+    assert console(file, width, f"--screenshot={shot}")[0] == []
     assert shot.stat().st_size > 20_000, "an empty page would be smaller"
-    broken = tmp_path / "broken.html"
-    broken.write_text(page.replace("</h1>", '</h1><img src="https://example.invalid/a.jpg"/>'), encoding="utf-8")
-    assert console(broken, width)[0], "what the page forbids itself would be told"
+    broken = page.replace("</h1>", '</h1><img src="https://example.invalid/a.jpg"/>')
+    file.write_text(broken, encoding="utf-8")
+    assert console(file, width, "--dump-dom")[0], "what the page forbids itself would be told"
 
 
-def console(file: Path, width: int) -> tuple[list[str], Path]:
-    """What a browser says of a page, and a picture of it."""
-    shot = file.with_suffix(".png")
+@needs_chromium
+def test_the_page_is_no_wider_than_the_window(tmp_path: Path) -> None:
+    many = [picture(k % 3, "a class with a long name", k % 2 == 0) for k in range(12)]
+    wide = Report("Wide", [], [*report(HOSTILE).sections, StripSection("Long", [(picture(0, "a"), many)])])
+    measure = "<script>document.title = document.documentElement.scrollWidth + ' of ' + innerWidth</script></body>"
+    allowed = re.sub(r"<meta http-equiv=[^>]*>", "", html(wide)).replace("</body>", measure)
+    file = tmp_path / "wide.html"
+    file.write_text(allowed, encoding="utf-8")
+    _, dom = console(file, 500, "--dump-dom")  # no window is narrower
+    found = re.search(r"<title>(\d+) of (\d+)</title>", dom)
+    assert found
+    assert int(found[1]) <= int(found[2])
+
+
+def console(file: Path, width: int, *more: str) -> tuple[list[str], str]:
+    """What a browser says of a page, and what it prints."""
     flags = [
         "--headless=new",
         "--no-sandbox",
@@ -222,7 +238,7 @@ def console(file: Path, width: int) -> tuple[list[str], Path]:
         "--v=0",
         f"--user-data-dir={file.parent}/p",
     ]
-    command = [str(CHROMIUM), *flags, f"--window-size={width},900", f"--screenshot={shot}", file.as_uri()]
+    command = [str(CHROMIUM), *flags, f"--window-size={width},900", *more, file.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert shot.exists(), done.stderr
-    return [line for line in done.stderr.splitlines() if "CONSOLE" in line], shot
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if "CONSOLE" in line], done.stdout

@@ -57,6 +57,11 @@ def gram_matrix(read: Read, m: int, dtype: torch.dtype, device: torch.device, he
     return gram
 
 
+def read_whole(read: Read, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """X, (m, d)."""
+    return torch.cat([tile.to(device, dtype) for _, tile in _tiles(read, m)])
+
+
 def weighted_sum(read: Read, weights: Tensor) -> Tensor:
     """Weightsᵀ X, (k, d), for weights (m, k) in their dtype and on their device."""
     total: Tensor | None = None

@@ -1,6 +1,6 @@
 """The head of a model, fitted to the features of a store: the first of the paper's two stages."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Literal
 
@@ -20,10 +20,18 @@ Labels = NDArray[np.int64]
 ROWS = 256  # of features in memory at a time
 
 
-def labelled(store: FeatureStore, pooling: str, split: str) -> tuple[Read, Labels]:
-    """What reads the features of a split's images whose class is known, block by block, and their classes."""
-    labels = store.labels[store.rows(split)]
+def labelled(store: FeatureStore, pooling: str, split: str, without: Collection[int] = ()) -> tuple[Read, Labels]:
+    """What reads the features of a split's images whose class is known, block by block, and their classes.
+
+    Args:
+        store, pooling, split: which features.
+        without: places in the list of images, which are left out.
+    """
+    rows = store.rows(split)
+    labels = store.labels[rows]
     known = labels >= 0
+    if without:
+        known &= ~np.isin(store.indices[rows], list(without))
     if known.all():
         return partial(store.blocks, pooling, split, ROWS), labels
 
@@ -46,6 +54,7 @@ def fit_head(
     lambda_: float | Literal["auto"] = 1e-3,
     one_vs_rest: bool = False,
     calibrate: bool = False,
+    without: Collection[int] = (),
 ) -> LogisticRegression:
     """Fit a logistic regression to training images, and give it to a model as its head.
 
@@ -53,11 +62,12 @@ def fit_head(
         model: with the store's classes.
         store, pooling: features that the model would compute.
         lambda_, one_vs_rest, calibrate: as :class:`LogisticRegression` takes them.
+        without: places in the list of images that are not seen, because something will be measured on them.
 
     Returns:
         The classifier, which knows how it went.
     """
-    read, labels = labelled(store, pooling, "train")
+    read, labels = labelled(store, pooling, "train", without)
     found = len(np.unique(labels))
     if found < 2:
         raise ValueError(

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..device import find_device
 from ..processes import Processes
 from .calibration import median_calibration
-from .gram_matrix import Read, gram_matrix, weighted_sum
+from .gram_matrix import Read, gram_matrix, read_whole, weighted_sum
 from .lambda_path import cross_validate
 from .losses import SigmoidLoss, SoftmaxLoss
 from .newton import Stop, leading, minimise
@@ -48,8 +48,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         calibrate: shift and scale the scores of each class so that in training the median of the others is 0 and that of its
             own is 1. Of two classes the single score is the difference of both: medians are −1 and 1. Scores are then no
             logarithms of odds, and probabilities say no more than the order of classes.
-        tolerance: stop when the norm of the gradient, of each problem with one-vs-rest, is this part of what it is for the best
-            bias and no weights. The bias is counted in it as the weight of a feature as long as the others.
+        tolerance: stop when the objective, of each problem with one-vs-rest, is so near to its optimum, relative to itself.
+            This is known from the norm of its gradient: the gap is at most ‖∇‖²/4λ.
         max_iterations: steps of Newton's method. If they do not suffice a ``ConvergenceWarning`` says so.
         solve: "span" for weights that are sums of training images, "primal" for weights as they are, or "auto".
         precision: "float32", "float64", or "auto": that of the features, and float64 if float32 does not reach ``tolerance``.
@@ -64,7 +64,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         lambda_path_: with "auto", arrays "lambda", "loss" and "error" of the held-out images, and the spread of both.
         n_iter_: steps of Newton's method.
         converged_: whether ``tolerance`` was reached.
-        gradient_: the relative norm of the gradient at the end.
+        gap_: what is known of the gap at the end.
 
     >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
     >>> model = LogisticRegression().fit(x, ["wren", "crow", "wren", "crow"])
@@ -78,7 +78,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         *,
         one_vs_rest: bool = False,
         calibrate: bool = False,
-        tolerance: float = 1e-5,
+        tolerance: float = 1e-6,
         max_iterations: int = 200,
         solve: Literal["auto", "span", "primal"] = "auto",
         precision: Literal["auto", "float32", "float64"] = "auto",
@@ -105,11 +105,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self._check()
         x, labels = validate_data(self, X, y, dtype=[np.float64, np.float32, np.float16])
         places = self._read_labels(labels)
-        primal = self.solve == "primal" or (self.solve == "auto" and prefers_primal(*x.shape))
-        return self._fit(_Whole(x), places, x.shape[1], x.dtype, primal)
+        return self._fit(_Whole(x), places, x.shape[1], x.dtype)
 
     def fit_blocks(self, read: Read, y: ArrayLike) -> Self:
-        """Find the optimum for features that are never held as a whole: in their span, whatever their shape.
+        """Find the optimum for features that are not held as a whole, unless they are no larger than the Gram matrix would be.
 
         Args:
             read: called without arguments, gives a new iterator over blocks (rows, d), every time the same rows in the same
@@ -117,11 +116,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             y: (m,), labels of any kind.
         """
         self._check()
-        if self.solve == "primal":
-            raise ValueError(
-                "fit_blocks finds weights in the span of the images, but solve='primal'.\n"
-                "Write solve='span', or fit(X, y) with all features."
-            )
         places = self._read_labels(column_or_1d(y, warn=True))
         first = next(iter(read()), None)
         if first is None or first.ndim != 2:
@@ -131,9 +125,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
                 "Give a function that begins anew each time it is called: functools.partial(store.blocks, pooling, split)."
             )
         self.n_features_in_ = first.shape[1]
-        return self._fit(read, places, first.shape[1], first.dtype, primal=False)
+        return self._fit(read, places, first.shape[1], first.dtype)
 
-    def _fit(self, read: Read, places: NDArray[np.intp], d: int, kind: np.dtype[Any], primal: bool) -> Self:
+    def _fit(self, read: Read, places: NDArray[np.intp], d: int, kind: np.dtype[Any]) -> Self:
+        primal = self.solve == "primal" or (self.solve == "auto" and prefers_primal(len(places), d))
         device = find_device(self.device, Processes())
         several = len(self.classes_) > 2
         loss = SigmoidLoss if self.one_vs_rest or not several else SoftmaxLoss
@@ -143,7 +138,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             targets = (
                 torch.nn.functional.one_hot(of_class, len(self.classes_)).to(dtype) if several else of_class.to(dtype)[:, None]
             )
-            data = _whole(read, dtype, device) if primal else gram_matrix(read, len(places), dtype, device)
+            data = read_whole(read, len(places), dtype, device) if primal else gram_matrix(read, len(places), dtype, device)
             if self.lambda_ == "auto":
                 folds = min(FOLDS, int(np.bincount(places).min()))
                 path = sorted(self.path, reverse=True)
@@ -163,10 +158,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             weights = weighted_sum(read, coefficients)
         self.n_iter_ = max(solution.iterations, 1)
         self.converged_ = solution.converged
-        self.gradient_ = solution.gradient
+        self.gap_ = solution.gap
         if not self.converged_:
             warnings.warn(
-                f"The gradient came down to {self.gradient_:.1e} of what it was, not to tolerance={self.tolerance:g}, in "
+                f"The objective may be {self.gap_:.1e} of itself above its optimum, not tolerance={self.tolerance:g}, after "
                 f"{self.n_iter_} steps.\nRaise max_iterations or tolerance, or scale the features.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -262,7 +257,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             )
         if not 0 < self.tolerance < 1:
             raise ValueError(
-                f"LogisticRegression takes a tolerance between 0 and 1, but got {self.tolerance!r}.\nWrite tolerance=1e-5."
+                f"LogisticRegression takes a tolerance between 0 and 1, but got {self.tolerance!r}.\nWrite tolerance=1e-6."
             )
         if self.solve not in ("auto", "span", "primal") or self.precision not in ("auto", "float32", "float64"):
             raise ValueError(
@@ -285,14 +280,13 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 def prefers_primal(m: int, d: int) -> bool:
     """Whether weights are found as they are, for m images and d features; in their span otherwise.
 
-    A pass is two products with the features, 2·m·d multiplications for each class; in the span it is one with the Gram matrix,
-    m². What that matrix costs at first, ½·m²·d, is a few dozen passes at most where d is not far above the number of classes,
-    and runs as fast as a processor can. It takes 4·m² bytes: 6.4 GB for 40 000 images, and no more than that.
+    Where there are more images than features, features take no more memory than the Gram matrix would, and that has no inverse.
+    Where there are fewer, a pass in the span costs at most half of one with features.
 
-    >>> prefers_primal(5994, 8192), prefers_primal(10_000, 512)
+    >>> prefers_primal(5994, 8192), prefers_primal(5994, 512)
     (False, True)
     """
-    return m > min(2 * d, 40_000)
+    return m > d
 
 
 class _Whole:
@@ -303,10 +297,6 @@ class _Whole:
 
     def __call__(self) -> Iterator[Array]:
         return iter([self.x])
-
-
-def _whole(read: Read, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.cat([torch.from_numpy(block).to(device, dtype) for block in read()])
 
 
 def _both(calibration: tuple[Tensor, Tensor], several: bool) -> tuple[Tensor, Tensor]:

@@ -24,11 +24,9 @@ from .spaces import Space, Vector
 
 # eigenvectors that are found, and so many more columns so that they are found well
 LEADING, SPARE = 200, 20
-# Conjugate gradients stop when an iteration adds less than this part of what iterations have added on average. The next step
-# has another matrix, and does not thank for more digits.
-STAGNATION = 0.35
-# and when what they could still add, by the preconditioner, is this part of what they have added
-REMAINDER = 0.1
+# Conjugate gradients stop when the preconditioned residual is this part of what it was: the next step has another matrix, and
+# does not thank for more digits.
+FORCING = 0.3
 ITERATIONS = 500
 # A point on a line is good when going on would lower the objective by this part of what was gained, to second order.
 LINE = 0.1
@@ -48,7 +46,7 @@ class Stop(NamedTuple):
     """When to."""
 
     tolerance: float
-    """The norm of each problem's gradient that is enough, relative to its norm where there is only a bias."""
+    """The gap to each problem's optimum that is small enough, relative to the objective."""
     max_iterations: int
     """Steps of Newton's method."""
 
@@ -61,8 +59,8 @@ class Solution:
     iterations: int
     """Steps of Newton's method."""
     converged: bool
-    gradient: float
-    """The largest norm of a problem's gradient, relative to its norm where there is only a bias."""
+    gap: float
+    """No problem's objective is further from its optimum, relative to itself."""
 
 
 def leading(space: Space, scores: Tensor, d: int) -> Leading:
@@ -77,11 +75,12 @@ def leading(space: Space, scores: Tensor, d: int) -> Leading:
     count = min(m, d, LEADING + SPARE)
     draw = torch.Generator().manual_seed(0)
     basis = torch.randn(m, count, generator=draw, dtype=torch.float64).to(scores)
-    for _ in range(2):
-        basis, _ = torch.linalg.qr(space.pull(basis - basis.mean(0)).scores)
-    basis, _ = torch.linalg.qr(basis - basis.mean(0))
-    images = space.pull(basis)
-    values, rotation = torch.linalg.eigh((basis.mT @ images.scores).double())
+    # with room for all eigenvectors once is enough, and loses none of those with small eigenvalues to rounding
+    for _ in range(2 if count < LEADING + SPARE else 3):
+        basis, _ = torch.linalg.qr(basis)
+        images = space.without_bias(space.pull(basis))
+        basis, last = images.scores, basis
+    values, rotation = torch.linalg.eigh((last.mT @ images.scores).double())
     kept = values > values.amax() * 100 * torch.finfo(scores.dtype).eps
     if count > LEADING:
         kept[:-LEADING] = False
@@ -96,7 +95,10 @@ def leading(space: Space, scores: Tensor, d: int) -> Leading:
 
 
 def minimise(space: Space, loss: Loss, lambda_: float, eigen: Leading, stop: Stop, start: Vector | None = None) -> Solution:
-    """Minimise the objective.
+    r"""Minimise the objective.
+
+    It is :math:`\lambda\|W\|^2` and something convex, so that it is not further from its optimum than
+    :math:`\|\nabla\|^2 / 4\lambda`. That is where to stop. The bias has no penalty; it is counted as if it had.
 
     Args:
         space: of the features.
@@ -107,35 +109,26 @@ def minimise(space: Space, loss: Loss, lambda_: float, eigen: Leading, stop: Sto
         start: where to; a bias alone if nothing is given.
     """
     tolerance, max_iterations = stop
-    only_bias = space.constant(loss.bias())
-    at_first = _norm(space, loss, space.pull(loss.value(only_bias.scores)[1] - loss.targets))
-    x = start or only_bias
+    x = start or space.constant(loss.bias())
     values, probabilities = loss.value(x.scores)
-    fresh = start is None
     best, lowest, idle = torch.inf, torch.inf, 0
     for iteration in range(max_iterations + 1):
         penalised = space.without_bias(x)
         objective = values + lambda_ * loss.total(space.dot(penalised, x))
         g = space.pull(probabilities - loss.targets, penalised, 2 * lambda_)
-        norms = _norm(space, loss, g)
-        relative = (norms / at_first.clamp(min=torch.finfo(torch.float64).tiny)).max().item()
-        if bool((norms <= tolerance * at_first).all()):
-            if fresh:
-                return Solution(x, iteration, True, relative)
-            # scores were added up step by step; those of the coefficients themselves have to do as well
-            x, fresh = space.again(x), True
-            values, probabilities = loss.value(x.scores)
-            continue
+        gaps = loss.total(space.dot(g, g)).clamp(min=0) / (4 * lambda_ * objective)
+        gap = gaps.max().item()
+        if gap <= tolerance:
+            return Solution(x, iteration, True, gap)
         total = objective.sum().item()
-        progress = relative < 0.7 * best or total < lowest - 4 * torch.finfo(x.scores.dtype).eps * abs(lowest)
+        progress = gap < 0.5 * best or total < lowest - 4 * torch.finfo(x.scores.dtype).eps * abs(lowest)
         idle = 0 if progress else idle + 1
-        best, lowest = min(best, relative), min(lowest, total)
+        best, lowest = min(best, gap), min(lowest, total)
         if iteration == max_iterations or idle == PATIENCE:
             break
-        u = _step(space, loss, lambda_, eigen, probabilities, g, norms > tolerance * at_first)
+        u = _step(space, loss, lambda_, eigen, probabilities, g, gaps > tolerance)
         x, values, probabilities = _search(space, loss, lambda_, x, u, loss.total(space.dot(g, u)))
-        fresh = False
-    return Solution(space.again(x), iteration, False, relative)
+    return Solution(x, iteration, False, gap)
 
 
 def _step(space: Space, loss: Loss, lambda_: float, eigen: Leading, probabilities: Tensor, g: Vector, active: Tensor) -> Vector:
@@ -153,24 +146,23 @@ def _step(space: Space, loss: Loss, lambda_: float, eigen: Leading, probabilitie
     u = Vector(*(torch.zeros_like(a) for a in g))
     z = p = precondition(r)
     rz = loss.total(space.dot(r, z))
-    gained = torch.zeros_like(rz)
-    for iteration in range(1, ITERATIONS + 1):
+    first = rz
+    for _ in range(ITERATIONS):
         hp = space.pull(loss.curvature(probabilities, p.scores), space.without_bias(p), 2 * lambda_)
         curved = loss.total(space.dot(p, hp))
         length = torch.where(curved > 0, rz / curved, 0.0)
         for each, along in zip(u, p, strict=True):
             each.addcmul_(along, length.to(along))
-        gain = length * rz / 2
-        gained += gain
         for each, along in zip(r, hp, strict=True):
             each.addcmul_(along, length.to(along), value=-1)
         z = precondition(r)
         before, rz = rz, loss.total(space.dot(r, z))
-        if bool(((iteration * gain <= STAGNATION * gained) & (rz <= REMAINDER * gained)).all()):
+        if bool((rz <= FORCING**2 * first).all()):
             break
         ratio = torch.where(before > 0, rz / before, 0.0).to(r.scores)
         p = Vector(*(torch.addcmul(a, b, ratio) for a, b in zip(z, p, strict=True)))
-    return u
+    # Preconditioning adds up coefficients and scores each by itself. Where their terms cancel they would drift apart.
+    return space.again(u)
 
 
 def _search(space: Space, loss: Loss, lambda_: float, x: Vector, u: Vector, slope: Tensor) -> tuple[Vector, Tensor, Tensor]:
@@ -192,7 +184,3 @@ def _search(space: Space, loss: Loss, lambda_: float, x: Vector, u: Vector, slop
         middle = torch.where(high.isfinite(), (low + high) / 2, 2 * step)
         step = torch.where(good, step, torch.where((newton > low) & (newton < high), newton, middle))
     return Vector(*(torch.addcmul(a, b, length) for a, b in zip(x, u, strict=True))), values, probabilities
-
-
-def _norm(space: Space, loss: Loss, g: Vector) -> Tensor:
-    return loss.total(space.dot(g, g)).clamp(min=0).sqrt()

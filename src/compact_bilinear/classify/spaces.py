@@ -69,6 +69,8 @@ class Span:
         gram -= self.means
         gram -= (self.means - self.means.mean()).unsqueeze(1)
         self.bias = _size(gram.diagonal().mean().item())
+        # A direction in which K is nothing would be one in which coefficients are free to grow. This is a rounding error of K.
+        gram.diagonal().add_(torch.finfo(gram.dtype).eps * self.bias**2)
         self.gram = gram.add_(self.bias**2)
 
     def pull(self, residual: Tensor, more: Vector | None = None, factor: float = 0.0) -> Vector:

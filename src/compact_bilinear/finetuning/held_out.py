@@ -11,14 +11,14 @@ from .learner import Learner, losses
 
 
 def measure(
-    learner: Learner, images: ImageList, places: Sequence[int], workers: int, check: Callable[[], None]
+    learner: Learner, images: ImageList, places: Sequence[int], workers: int | None, check: Callable[[], None]
 ) -> dict[str, float]:
     """The error and the mean loss on some images, over all processes; broken images count nothing.
 
     Args:
         learner: its model is put into evaluation mode.
         images, places: which.
-        workers: processes that decode.
+        workers: processes that decode; None for as many as are of use.
         check: called now and then; may raise.
     """
     sums = torch.zeros(3, dtype=torch.float64)

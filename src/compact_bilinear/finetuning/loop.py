@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -69,41 +69,41 @@ class Loop:
         self.written = self.stepped = time.monotonic()
 
     def to_the_end(self) -> None:
+        """Learn until the last epoch is over, or patience."""
         state, settings = self.state, self.settings
         if state.step == 0 and not state.best:
             if settings.hold_out:
                 self._measure(0)
             self._write()
         done, total = state.epoch * len(self.places.train) + state.seen + state.broken, settings.epochs * len(self.places.train)
-        with counting_bar("fine-tune", "images", done, total) as advance:
+        with counting_bar("fine-tune", "images", done, total) as advance, closing(self._loaded()) as loaded:
             while not self._over():
-                self._epoch(advance)
+                self._epoch(loaded, advance)
 
     def _over(self) -> bool:
         patience = self.settings.patience
         return self.state.epoch >= self.settings.epochs or (patience > 0 and self.state.worse >= patience)
 
-    def _epoch(self, advance: Advance) -> None:
+    def _epoch(self, loaded: Iterator[Batch], advance: Advance) -> None:
         state, group, learner = self.state, self.group, self.learner
         learner.begin_epoch()
         self.stepped = time.monotonic()
         rest = batches_of(self.places.train, self.settings, state.epoch)[state.batch :]
-        with closing(self._loaded(rest)) as loaded:
-            for batch in rest:
-                parts = [next(loaded) for _ in range(self.settings.accumulate)]
-                broken = self._broken(batch, parts)
-                rate = rate_at(self.settings, state.step, self.steps)
-                _seed(group.device, self.settings.seed, state.step, group.processes.rank)  # for dropout
-                count = len(batch) - len(broken)
-                facts = learner.step(parts, count, rate) if count else Facts(torch.zeros(2), None)
-                state.step, state.batch = state.step + 1, state.batch + 1
-                before, self.stepped = self.stepped, time.monotonic()
-                self.on_its_way.append(Taken(state.step, state.epoch, rate, batch, broken, self.stepped - before, facts))
-                self._settle(advance, leave=1)  # what a GPU has not answered yet is not waited for
-                if time.monotonic() - self.written >= 60 * self.settings.checkpoint_minutes:
-                    self._settle(advance)
-                    self._write()
-                self._stop_if_asked(advance)
+        for batch in rest:
+            parts = [next(loaded) for _ in range(self.settings.accumulate)]
+            broken = self._broken(batch, parts)
+            rate = rate_at(self.settings, state.step, self.steps)
+            _seed(group.device, self.settings.seed, state.step, group.processes.rank)  # for dropout
+            count = len(batch) - len(broken)
+            facts = learner.step(parts, count, rate) if count else Facts(torch.zeros(2), None)
+            state.step, state.batch = state.step + 1, state.batch + 1
+            before, self.stepped = self.stepped, time.monotonic()
+            self.on_its_way.append(Taken(state.step, state.epoch, rate, batch, broken, self.stepped - before, facts))
+            self._settle(advance, leave=1)  # what a GPU has not answered yet is not waited for
+            if time.monotonic() - self.written >= 60 * self.settings.checkpoint_minutes:
+                self._settle(advance)
+                self._write()
+            self._stop_if_asked(advance)
         self._settle(advance)
         epoch = {"loss": state.loss / max(state.seen, 1), "error": state.wrong / max(state.seen, 1), "images": state.seen}
         if not state.seen:
@@ -116,22 +116,25 @@ class Loop:
         state.seen, state.broken, state.loss, state.wrong = 0, 0, 0.0, 0
         self._write()
 
-    def _loaded(self, batches: Sequence[Sequence[int]]) -> Generator[Batch]:
-        group = self.group
+    def _loaded(self) -> Generator[Batch]:
+        """The parts of all batches that are still to come: those who decode need not wait for an epoch to end."""
+        group, settings, on_gpu = self.group, self.settings, self.group.device.type == "cuda"
+        workers = min(16, max(1, available_cpus() // group.processes.local_world)) if on_gpu else 1
+        batches, epochs = (self._ahead(self.state.epoch, self.state.batch) for _ in range(2))
         return load_images(
             self.images,
             self.transform,
-            batches=(part for batch in batches for part in parts_of(batch, group.processes, self.settings.accumulate)),
-            epoch=self.state.epoch,
-            workers=self._workers if batches else 0,
-            pin_memory=group.device.type == "cuda",
+            batches=(part for _, batch in batches for part in parts_of(batch, group.processes, settings.accumulate)),
+            epoch=(epoch for epoch, _ in epochs for _ in range(settings.accumulate)),
+            workers=workers if settings.workers is None else settings.workers,
+            pin_memory=on_gpu,
         )
 
-    @property
-    def _workers(self) -> int:
-        if self.settings.workers is not None:
-            return self.settings.workers
-        return min(16, available_cpus() // self.group.processes.local_world) if self.group.device.type == "cuda" else 1
+    def _ahead(self, begun: int, done: int) -> Iterator[tuple[int, list[int]]]:
+        """Epoch and batch of every step, from an epoch on of which some batches are done."""
+        for epoch in range(begun, self.settings.epochs):
+            for batch in batches_of(self.places.train, self.settings, epoch)[done if epoch == begun else 0 :]:
+                yield epoch, batch
 
     def _broken(self, batch: Sequence[int], parts: Sequence[Batch]) -> list[int]:
         """The places in a batch of all processes that gave no image. Each process names its own."""
@@ -182,7 +185,7 @@ class Loop:
         if self.settings.hold_out:
             numbers_now = self._finite(taken(self.learner.model))
             held = measure(
-                self.learner, self.images, self.places.held, self._workers, check=lambda: self._stop_if_asked(advance)
+                self.learner, self.images, self.places.held, self.settings.workers, check=lambda: self._stop_if_asked(advance)
             )
             record |= {f"held out {name}": value for name, value in held.items()}
             best = state.best

@@ -76,6 +76,8 @@ def fine_tune(
         group.wait()  # the first writes what is best
         if settings.hold_out:
             put(model, checkpoints.read_best(state))
+            if processes.first:
+                note(_ending(state))
     for name, each in model.named_parameters():
         each.requires_grad_(learned_before[name])
     model.made = model.made | {"fine-tuning": asdict(settings) | {"epoch": int(state.best.get("epoch", state.epoch))}}
@@ -95,6 +97,16 @@ def _check(model: Model, images: ImageList, settings: FineTuning) -> None:
             f"The projection {asked} trained, but that of the model {is_so}.\n"
             f"Write Model(..., learnable={settings.learn_projection}), or learn_projection={model.learnable}."
         )
+
+
+def _ending(state: State) -> str:
+    best = int(state.best["epoch"])
+    which = (
+        f"that of epoch {best} of {state.epoch}"
+        if best
+        else f"the one that it began with, better than all {state.epoch} epochs"
+    )
+    return f"fine-tune: the model is {which}, with an error of {state.best['error']:.1%} on the images held out"
 
 
 def _beginning(model: Model, places: Places, begun: int, settings: FineTuning) -> str:

@@ -1,15 +1,16 @@
 """Several processes that learn one model: what they have to tell each other."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from inspect import signature
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ..descriptors import CustomBackbone
 from ..model import Model
 from ..processes import Processes
 
@@ -51,13 +52,13 @@ class Group(NamedTuple):
         """
         if self.alone:
             return model
-        return nn.parallel.DistributedDataParallel(
-            model,
-            device_ids=[self.device] if self.device.type == "cuda" else None,
-            broadcast_buffers=buffers,
-            find_unused_parameters=isinstance(model.backbone, CustomBackbone),  # networks of others may have some
-            gradient_as_bucket_view=True,
-        )
+        for parameter in _without_effect(model):
+            parameter.requires_grad_(False)  # the others would wait for its gradient
+        parallel = nn.parallel.DistributedDataParallel
+        # it was given another name in 2026
+        syncs = "forward_sync_buffers" if "forward_sync_buffers" in signature(parallel).parameters else "broadcast_buffers"
+        on = [self.device] if self.device.type == "cuda" else None
+        return parallel(model, device_ids=on, gradient_as_bucket_view=True, **{syncs: buffers})  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -67,8 +68,28 @@ def together(processes: Processes, device: torch.device) -> Iterator[Group]:
     if group.alone or dist.is_initialized():
         yield group
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    if processes.local_world == processes.world:
+        # torchrun may keep its store when it starts all processes again, with the addresses of those that died in it. On
+        # several machines the number of starts is not the same everywhere
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
     try:
         yield group
     finally:
         dist.destroy_process_group()
+
+
+def _without_effect(model: Model) -> list[nn.Parameter]:
+    """Parameters that no score depends on: networks of others may have some after the layer that is taken."""
+    model.eval()
+    side = model.transform.size
+    device = next(model.parameters()).device
+    model(torch.zeros(1, 3, side, side, dtype=torch.uint8, device=device)).sum().backward()
+    unused = [parameter for parameter in model.parameters() if parameter.requires_grad and parameter.grad is None]
+    model.zero_grad()
+    return unused

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import repeat
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -41,6 +42,7 @@ class _Item(NamedTuple):
     place: int
     label: int
     file: str
+    epoch: int
 
 
 class _Loaded(NamedTuple):
@@ -52,15 +54,15 @@ class _Loaded(NamedTuple):
 class _Files(Dataset[_Loaded]):
     """Items to images. It holds no list of them, so that a worker needs the same memory for a thousand as for a billion."""
 
-    def __init__(self, transform: Transform, epoch: int, pixels: int, draft: bool) -> None:
-        self.transform, self.epoch, self.pixels, self.draft = transform, epoch, pixels, draft
+    def __init__(self, transform: Transform, pixels: int, draft: bool) -> None:
+        self.transform, self.pixels, self.draft = transform, pixels, draft
 
     def __getitem__(self, item: _Item) -> _Loaded:
         try:
             image = decode(item.file, pixels=self.pixels, draft=self.transform.reads if self.draft else 0)
         except BrokenImage as fault:
             return _Loaded(item, None, str(fault))
-        return _Loaded(item, self.transform.pixels(image, epoch=self.epoch, index=item.place), "")
+        return _Loaded(item, self.transform.pixels(image, epoch=item.epoch, index=item.place), "")
 
 
 class _Collate:
@@ -81,12 +83,12 @@ class _Collate:
 class _Batches:
     """The items of each batch, made when they are asked for."""
 
-    def __init__(self, images: ImageList, batches: Iterable[Sequence[int]]) -> None:
-        self.images, self.batches = images, batches
+    def __init__(self, images: ImageList, batches: Iterable[Sequence[int]], epochs: Iterable[int]) -> None:
+        self.images, self.batches, self.epochs = images, batches, epochs
 
     def __iter__(self) -> Iterator[list[_Item]]:
-        for places in self.batches:
-            yield [_Item(place, self.images.labels[place], str(self.images.file(place))) for place in places]
+        for places, epoch in zip(self.batches, self.epochs, strict=False):  # one epoch for all of them has no end
+            yield [_Item(place, self.images.labels[place], str(self.images.file(place)), epoch) for place in places]
 
 
 def load_images(
@@ -96,7 +98,7 @@ def load_images(
     batch: int = 32,
     order: Sequence[int] | None = None,
     batches: Iterable[Sequence[int]] | None = None,
-    epoch: int = 0,
+    epoch: int | Iterable[int] = 0,
     workers: int | None = None,
     strict: bool = False,
     pixels: int = PIXELS,
@@ -112,7 +114,7 @@ def load_images(
         batch: b, how many at once; the last may be smaller, and any batch is by the images in it that are broken.
         order: places in the list, in the order wanted: a part of it, a rank's share, or :func:`shuffled`. None: all in order.
         batches: places of each batch, in place of ``batch`` and ``order``, for batches that have to begin somewhere.
-        epoch: which pass this is; random crops and flips depend on it.
+        epoch: which pass this is; random crops and flips depend on it. With ``batches`` of several passes, that of each.
         workers: processes that decode. None: one for each CPU that this process may use, at most 16. 0: none, all happens here.
         strict: raise the first :class:`BrokenImage` in place of reporting it.
         pixels: width × height beyond which an image is not unpacked but broken.
@@ -130,8 +132,8 @@ def load_images(
         batches = (order[start : start + batch] for start in range(0, len(order), batch))
     workers = min(available_cpus(), 16) if workers is None else workers
     loader: DataLoader[_Loaded] = DataLoader(
-        _Files(transform, epoch, pixels, draft),
-        batch_sampler=_Batches(images, batches),
+        _Files(transform, pixels, draft),
+        batch_sampler=_Batches(images, batches, repeat(epoch) if isinstance(epoch, int) else epoch),
         num_workers=workers,
         collate_fn=_Collate(transform.size),
         pin_memory=pin_memory,

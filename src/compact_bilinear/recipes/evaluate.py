@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -13,10 +14,12 @@ from tyro.conf import Positional
 from ..device import Precision, choose_precision, find_device
 from ..processes import Processes
 from ..progress import counting_bar, note
+from . import extract
 
 if TYPE_CHECKING:
     from ..images import ImageList
     from ..model import Model
+    from ..search import Retrieval
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Evaluate:
     On all images of another folder, whose classes have the same names, for another program to read:
 
         cbp evaluate run elsewhere --split all --json > elsewhere.json
+
+    How well images of a class find each other among the test images, and among the training images:
+
+        cbp evaluate run photos --retrieval
+        cbp evaluate run photos --retrieval --gallery train
     """
 
     run: Positional[Path]
@@ -42,6 +50,10 @@ class Evaluate:
     """Print one JSON object, with the numbers of every class and all confusions."""
     pairs: int = 10
     """How many pairs of classes that are taken for each other are named."""
+    retrieval: bool = False
+    """Search in place of classifying: recall at 1, 5 and 10, and mean average precision, by the cosine of features."""
+    gallery: str | None = None
+    """The split that is searched in; if not given the same, each image among all others."""
     kind: Literal["auto", "cub", "mit", "dtd", "folder", "csv"] = "auto"
     """Which data set it must be."""
     partition: int = 1
@@ -130,12 +142,17 @@ class _AsJson(dict[str, Any]):
         return json.dumps(self, ensure_ascii=False)
 
 
-def run(config: Evaluate) -> Evaluation | _AsJson:
+def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
     """Evaluate a model on images.
 
     Returns:
         What came out; with ``config.json`` as a record that prints as JSON.
     """
+    if config.retrieval:
+        found = _retrieve(config)
+        return _AsJson(found.to_record()) if config.json else found
+    if config.gallery is not None:
+        raise ValueError("A gallery is searched in, but nothing was to be searched.\nWrite --retrieval beside --gallery.")
     from ..images import read_images
     from ..inference import answers
     from ..model import load_model
@@ -174,6 +191,33 @@ def run(config: Evaluate) -> Evaluation | _AsJson:
     all_scores = torch.cat([some for some in scores if len(some)])
     result = evaluation(model, all_scores, torch.tensor(labels)[places], images.name, config.split, broken, config.pairs)
     return _AsJson(asdict(result)) if config.json else result
+
+
+def _retrieve(config: Evaluate) -> "Retrieval":
+    """Features of all images, for as long as it takes to rank them."""
+    from ..features import FeatureStore
+    from ..search import retrieval
+
+    with TemporaryDirectory(prefix="cbp-evaluate-") as folder:
+        extract.run(
+            extract.Extract(
+                data=config.data,
+                out=Path(folder) / "features",
+                model=config.run,
+                kind=config.kind,
+                partition=config.partition,
+                check_counts=config.check_counts,
+                test_share=config.test_share,
+                seed=config.seed,
+                device=config.device,
+                precision=config.precision,
+                batch=config.batch,
+                workers=config.workers,
+            )
+        )
+        store = FeatureStore(Path(folder) / "features")
+        queries, gallery = (None if each == "all" else each for each in (config.split, config.gallery or config.split))
+        return retrieval(store, next(iter(store.poolings)), queries, gallery)
 
 
 def labels_for(model: "Model", images: "ImageList") -> list[int]:

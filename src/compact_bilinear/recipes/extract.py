@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # they are imported in run(): `cbp --help` does without them
     from ..features import FeatureStore
     from ..images import ImageList
     from ..images.loader import Batch as Loaded
+    from ..model import Model
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,10 @@ class Extract:
 
         torchrun --nproc-per-node 8 -m compact_bilinear extract photos --out features
 
+    By a model that `cbp train --finetune` made, to search with what it has learned:
+
+        cbp extract photos --model run --out features
+
     Poolings are tensor-sketch, random-maclaurin and random-projection (:8192, or another d), full-bilinear,
     full-bilinear-triangle, pca-bilinear (:4096, or another square), fisher-vector (:64 Gaussians) and average-pool; and, by
     itself, fully-connected: the network's own last layers but one.
@@ -54,6 +59,8 @@ class Extract:
     """The folder for the features."""
     pool: UseAppendAction[tuple[str, ...]] = ()
     """A pooling, NAME[:DIM][,seed=N]; may be repeated, in any order. tensor-sketch:8192 if there is none."""
+    model: Path | None = None
+    """A folder that `cbp train` made, whose backbone and pooling are taken, as they have been trained."""
     backbone: str = "vgg16"
     """vgg16, vgg-m, tiny, or timm:<name>."""
     weights: str | None = None
@@ -118,9 +125,14 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
     from ..features.layout import MAPS, read_manifest
     from ..features.rows import BatchPooling
     from ..images import read_images
+    from ..model import load_model
 
     _check(config)
     processes = Processes.from_environment()
+    model = None
+    if config.model is not None:
+        model = load_model(config.model)
+        backbone, config = model.backbone, _as_trained(config, model)
     poolings = _read_poolings(config.pool)
     images = read_images(
         config.data,
@@ -141,14 +153,14 @@ def run(config: Extract, backbone: nn.Module | None = None) -> "FeatureStore | N
         device=device,
         precision=choose_precision(config.precision, device),
     )
-    layers = {pooling: pooling.build(network.channels) for pooling in poolings}
-    to_fit = {pooling: layer for pooling, layer in layers.items() if hasattr(layer, "fitted")}
+    layers = {pooling: model.pooling if model else pooling.build(network.channels) for pooling in poolings}
+    to_fit = {pooling: layer for pooling, layer in layers.items() if hasattr(layer, "fitted") and not layer.fitted}
     if processes.first:
         _say_what_is_there(images, network, poolings)
     writer = FeatureWriter(
         config.out,
         images,
-        {str(pooling): _facts(pooling, layer) for pooling, layer in layers.items()},
+        {str(pooling): _facts(pooling, layer, pooling in to_fit) for pooling, layer in layers.items()},
         settings=_settings(config, images, network, bool(to_fit)),
         versions=_versions(bool(to_fit)),
         dtype=config.dtype,
@@ -327,9 +339,32 @@ def _read_tap(tap: str | None, poolings: Sequence[NamedPooling]) -> str | None:
     return wanted.pop()
 
 
-def _facts(pooling: NamedPooling, layer: Any) -> dict[str, Any]:
+def _as_trained(config: Extract, model: "Model") -> Extract:
+    """The settings that a model brings along."""
+    given = [name for name in ("pool", "weights", "tap", "size") if getattr(config, name)]
+    if given:
+        raise ValueError(
+            f"A model has a backbone, a pooling and a size, but --{given[0]} was given beside --model.\n"
+            f"Leave --{' and --'.join(given)} out, or --model."
+        )
+    if model.transform.fit == "random-crop":
+        raise ValueError(
+            f"Features are the same each time, but the model in {config.model} cuts images at random.\n"
+            "Save it with a transform that does not: Transform(fit='center-crop')."
+        )
+    return replace(
+        config,
+        pool=(str(model.named),),
+        tap=getattr(model.backbone, "tap", None),
+        size=model.transform.size,
+        fit=model.transform.fit,
+        normalize=model.normalize,
+    )
+
+
+def _facts(pooling: NamedPooling, layer: Any, to_fit: bool) -> dict[str, Any]:
     """What the manifest says of a pooling before anything is computed."""
-    return {"dim": layer.dim, "seed": pooling.seed, "sha256": None if hasattr(layer, "fitted") else fingerprint(layer)}
+    return {"dim": layer.dim, "seed": pooling.seed, "sha256": None if to_fit else fingerprint(layer)}
 
 
 def _settings(config: Extract, images: "ImageList", network: "Network", fits: bool) -> dict[str, str | int | bool | None]:

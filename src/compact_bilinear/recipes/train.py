@@ -157,16 +157,35 @@ def run(config: Train) -> Outcome | None:
 def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluation | None:
     """The linear classifier, in a model of its own."""
     from ..classify.head import fit_head, scores_of
-    from ..model import Model
+    from ..finetuning import training_places
+    from ..model import Model, load_model
 
     pooling = _pooling(config, store)
+    # what fine-tuning measures itself on, the classifier that it begins with has not seen either
+    held = training_places(_images(config), config.tune).held if config.finetune else ()
     learnable = config.finetune and config.tune.learn_projection
-    model = Model.of_features(store, pooling, config.weights, classes=store.classes, learnable=learnable)
-    note(f"train: logistic regression on {pooling} (d={store.poolings[pooling]})")
-    lambda_: Any = config.lambda_ if config.lambda_ == "auto" else float(config.lambda_)
-    fit_head(model, store, pooling, lambda_=lambda_, one_vs_rest=config.one_vs_rest, calibrate=config.calibrate)
-    model.made = _made(config, store) | {"fine-tuning": None}
-    model.save(folder)
+    made = _made(config, store) | {
+        "held out": [config.tune.hold_out, config.tune.seed] if held else None,
+        "learnable": learnable,
+        "fine-tuning": None,
+    }
+    if _made_before(folder) == made:
+        model = load_model(folder)
+    else:
+        model = Model.of_features(store, pooling, config.weights, classes=store.classes, learnable=learnable)
+        note(f"train: logistic regression on {pooling} (d={store.poolings[pooling]})")
+        lambda_: Any = config.lambda_ if config.lambda_ == "auto" else float(config.lambda_)
+        fit_head(
+            model,
+            store,
+            pooling,
+            lambda_=lambda_,
+            one_vs_rest=config.one_vs_rest,
+            calibrate=config.calibrate,
+            without=held,
+        )
+        model.made = made
+        model.save(folder)
     if "test" not in store.splits:
         return None
     scores, labels = scores_of(model, store, pooling)
@@ -245,12 +264,9 @@ def _made(config: Train, store: "FeatureStore") -> dict[str, Any]:
 
 def _refuse_others(folder: Path, made: dict[str, Any], finetune: bool) -> None:
     """Refuse to write over a model that was trained otherwise."""
-    from ..model import SETTINGS
-
-    file = folder / SETTINGS
-    if not file.is_file():
+    before = _made_before(folder)
+    if before is None:
         return
-    before = json.loads(file.read_text("utf-8")).get("made", {})
     changed = [f"{name}: {before.get(name)} → {value}" for name, value in made.items() if before.get(name) != value]
     if changed:
         raise ValueError(
@@ -262,6 +278,15 @@ def _refuse_others(folder: Path, made: dict[str, Any], finetune: bool) -> None:
             f"{folder} holds a fine-tuned model, which a linear classifier would replace.\n"
             f"The one before fine-tuning is in {folder / BEFORE}; give another folder for a new one, or write --finetune."
         )
+
+
+def _made_before(folder: Path) -> dict[str, Any] | None:
+    """What the model that is there already was made of."""
+    from ..model import SETTINGS
+
+    file = folder / SETTINGS
+    made: dict[str, Any] | None = json.loads(file.read_text("utf-8")).get("made") if file.is_file() else None
+    return made
 
 
 def _write(folder: Path, result: Evaluation | None) -> None:

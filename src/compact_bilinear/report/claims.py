@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from ..experiments.records import Record, Summary, summaries
-from .names import AFTER, BEFORE, FIXED, look, method
+from .names import AFTER, BEFORE, FIXED, look, method, place
 from .table import THIN, as_text
 
 Verdict = Literal["borne out", "refuted", "undecided"]
@@ -161,7 +161,7 @@ def fine_tuning_helps(records: Iterable[Record]) -> Finding:
     ]
     if not pairs:
         return _nothing(claim, "the same pooling before and after fine-tuning")
-    names = ", ".join(dict.fromkeys(look(before.pooling).name for before, _ in pairs))
+    names = ", ".join(dict.fromkeys(look(pooling).name for pooling in sorted({each.pooling for each, _ in pairs}, key=place)))
     return _ahead(claim, pairs, f"Over {names}, the error is without fine-tuning", "with it")
 
 
@@ -276,8 +276,8 @@ def _those(found: Iterable[Summary], name: str, stage: str) -> list[Summary]:
 
 def _beside(found: Iterable[Summary], one: Summary, name: str, d: int | None = None) -> list[Summary]:
     """What was measured of another pooling in the same place and stage."""
-    place = _place(one)
-    same = [each for each in found if method(each.pooling) == name and each.stage == one.stage and _place(each) == place]
+    where = one.stage, _place(one)
+    same = [each for each in found if method(each.pooling) == name and (each.stage, _place(each)) == where]
     return [each for each in same if d is None or each.d == d]
 
 

@@ -1,0 +1,84 @@
+"""A process that listens, answers, and ends when it is asked to, once everything that it accepted is answered."""
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from ..progress import note
+from .guard import Guard
+
+# Seconds after which a thread hands the interpreter on. In Python's own 5 ms a core would stand idle: the threads that compute
+# need it for a moment between two layers, while the event loop has it.
+SWITCH = 0.0005
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound, so that a wrong port is found out before a model is loaded."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"A port is a number from 0 to 65535, but got {port}.\nWrite --port 8000, or 0 for one that is free.")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        if hasattr(socket, "SO_REUSEADDR") and hasattr(signal, "SIGHUP"):  # on Windows it would let two servers share a port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(address)
+            bound.listen(2048)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as fault:
+        raise ValueError(
+            f"The server cannot listen at {host}, port {port}: {(fault.strerror or str(fault)).lower()}.\n"
+            "Write another --port, 0 for one that is free, or a --host of this machine."
+        ) from fault
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = bound.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_until_asked(app: Guard, bound: socket.socket, *, patience: float, log: bool = False) -> None:
+    """Answer until SIGTERM or Ctrl-C; then take no more, answer what was accepted, and return. A second Ctrl-C ends at once.
+
+    Args:
+        app: that :func:`~compact_bilinear.serve.build_app` built.
+        bound: where to listen.
+        patience: seconds that uploads and answers may take at the end.
+        log: a line for each request.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="info" if log else "warning",
+        access_log=log,
+        server_header=False,
+        timeout_graceful_shutdown=int(patience) + 1,
+        lifespan="on",
+    )
+    sys.setswitchinterval(SWITCH)
+    with _a_signal_is_no_failure():
+        uvicorn.Server(config).run([bound])
+    note(f"serve: ended, {app.answered} of {app.accepted} accepted requests were answered")
+
+
+@contextmanager
+def _a_signal_is_no_failure() -> Iterator[None]:
+    # when it has ended, uvicorn sends itself again the signals that it was sent
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
