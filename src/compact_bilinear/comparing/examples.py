@@ -19,8 +19,9 @@ from ..report.pictures import Picture
 
 Rows = NDArray[np.int64]
 Similarities = NDArray[np.float32]
-SHOWN = 8  # images in a row, and pairs
-NEIGHBOURS = 6
+SHOWN = 8  # images in a row
+PAIRS = 6
+NEIGHBOURS = 7
 
 
 class Examples:
@@ -45,7 +46,7 @@ class Examples:
     def confused(self) -> list[Pair]:
         """Of each pair of classes that are confused most often the surest mistake, beside the training image most like it."""
         pairs = []
-        for true, other, count in metrics.most_confused(self.scores, self.labels, SHOWN):
+        for true, other, count in metrics.most_confused(self.scores, self.labels, PAIRS):
             mistakes = np.flatnonzero((self.labels == true) & (self.guesses == other))
             worst = int(mistakes[self.confidence[mistakes].argmax()])
             pairs.append((worst, other, f"{self._class(true)} taken for {self._class(other)}: {_times(count)}"))
@@ -75,7 +76,7 @@ class Examples:
         Args:
             model: that gave the scores.
         """
-        chosen = self._one_of_each(SHOWN)
+        chosen = self._one_of_each(PAIRS)
         (batch,) = load_images(
             self.images,
             model.transform,
@@ -87,15 +88,13 @@ class Examples:
             maps = evidence(model, batch.pixels, torch.from_numpy(self.guesses[chosen])).numpy()
         found = []
         for each, of_image in zip(chosen, maps, strict=True):
-            named = self._class(int(self.guesses[each]))
-            note = "rightly" if self.right[each] else f"but it is {self._class(int(self.labels[each]))}"
-            picture = Picture(self._file(self.rows[each]), f"for {named}", note, bool(self.right[each]), of_image)
-            found.append(picture)
+            label, named = (self._class(int(of[each])) for of in (self.labels, self.guesses))
+            found.append(Picture(self._file(self.rows[each]), label, f"for {named}", bool(self.right[each]), of_image))
         return found
 
     def neighbours(self) -> list[tuple[Picture, list[Picture]]]:
         """Test images, each of another class, and the training images that are most similar, whatever their classes."""
-        chosen = self._one_of_each(NEIGHBOURS)
+        chosen = self._one_of_each(PAIRS)
         strips = []
         for each, alike in zip(chosen, self._similarities(chosen), strict=True):
             nearest = np.argsort(-alike, kind="stable")[:NEIGHBOURS]
@@ -147,7 +146,7 @@ class Examples:
 
     def _picture(self, place: int) -> Picture:
         label, guess = int(self.labels[place]), int(self.guesses[place])
-        said = f"{100 * self.confidence[place]:.0f} % sure"
+        said = f"{100 * self.confidence[place]:.0f}\u00a0% sure"
         note = said if label == guess else f"taken for {self._class(guess)}, {said}"
         return Picture(self._file(self.rows[place]), self._class(label), note, label == guess)
 

@@ -7,7 +7,7 @@ from ..experiments.records import Record
 from ..model import Model
 from ..report.drawing import Drawing
 from ..report.figures import cost_bars, few_shot_curves, reliability_diagram
-from ..report.names import method
+from ..report.names import BEFORE, method
 from ..report.page import (
     CommandSection,
     EvidenceSection,
@@ -25,7 +25,7 @@ from .examples import Examples
 from .figure import error_with_rule
 from .table import comparison_table
 
-CURVES = ("average-pool", "full-bilinear-triangle", "full-bilinear", "pca-bilinear", "fisher-vector")  # beside what is taken
+CURVES = ("average-pool", "full-bilinear-triangle", "fisher-vector", "pca-bilinear", "tensor-sketch")  # kinds of few images
 
 
 WIDE = 0.03  # standard errors above which few test images are worth a word
@@ -45,8 +45,8 @@ def recommendation(choice: Choice) -> str:
     taken, best = choice
     if taken == best:
         return (
-            f"Take {taken.pooling}: it has the smallest error, {_percent(taken.error)} ± {_points(taken.standard_error)}, "
-            f"and none that is as good has fewer numbers than its {as_text(taken.d, 0)}."
+            f"Take {taken.pooling}: it has the smallest error, {_percent(taken.error)} ± {_points(taken.standard_error)}, with "
+            f"{as_text(taken.d, 0)} numbers an image. All that is shorter is worse by more than one standard error."
         )
     return (
         f"Take {taken.pooling}: it errs in {_percent(taken.error)} ± {_points(taken.standard_error)} with "
@@ -79,18 +79,9 @@ def sections(
     m = len(examples.labels)
     found: list[Section] = [
         TableSection("All poolings", comparison_table(records, choice), _how(m)),
-        FigureSection("What length buys", [error_with_rule(records, choice), _times(of_poolings)]),
+        FigureSection("What length buys", _lengths(records, choice)),
         CommandSection("Train it", command, f"A model with {taken}, from the same images."),
     ]
-    few = [each for each in records if each.stage == "few-shot" and _has_curve(each.pooling, taken)]
-    if few:
-        found.append(
-            FigureSection(
-                "From a few images of each class",
-                [few_shot_curves(few, "error")],
-                "The same draws of training images for all poolings, scored on all test images.",
-            )
-        )
     pairs = examples.confused()
     if pairs:
         text = (
@@ -108,7 +99,7 @@ def sections(
     text = "The training images whose features are most similar to those of a test image. No classifier takes part."
     found.append(StripSection("What looks alike", examples.neighbours(), text))
     reliable = reliability_diagram(examples.confidence, examples.right)
-    found.append(FigureSection("Whether it knows when it is right", [reliable]))
+    found.append(FigureSection("What it costs, and whether to believe it", [_times(of_poolings), reliable]))
     found.append(SettingSection("How it was made", settings))
     return found
 
@@ -126,8 +117,21 @@ def _how(images: int) -> str:
     )
 
 
-def _has_curve(pooling: str, taken: str) -> bool:
-    return pooling == taken or method(pooling) in CURVES
+def _lengths(records: Sequence[Record], choice: Choice) -> list[Drawing]:
+    """Errors with all training images, and with a few, of what is taken and of the best of each other kind."""
+    errors = {each.pooling: each.value for each in records if each.stage == BEFORE and each.measure == "error"}
+    kinds = {kind: [each for each in errors if method(each) == kind] for kind in CURVES}
+    shown = {min(some, key=lambda each: errors[each]) for some in kinds.values() if some} | {choice.taken.pooling}
+    few = [each for each in records if each.stage == "few-shot" and each.pooling in shown]
+    drawings = [error_with_rule(records, choice)]
+    if few:
+        caption = (
+            "The same draws of training images for all poolings, scored on all test images; bands are ± one sample standard "
+            "deviation of the draws."
+        )
+        title = "Error from a few images of each class"
+        drawings.append(replace(few_shot_curves(few, "error"), title=title, caption=caption))
+    return drawings
 
 
 def _percent(share: float) -> str:

@@ -78,6 +78,8 @@ class Compare:
     """Signed square root and ℓ₂ are taken, unless this flag leaves features as they were pooled."""
     lambda_: Annotated[str, tyro.conf.arg(name="lambda")] = "0.001"
     """λ of the logistic regression, λ‖w‖² + a sum of losses; auto finds it by cross-validation for each pooling."""
+    fit_images: int = 2000
+    """Training images that PCA and Fisher vectors are fitted on."""
     draws: int = 5
     """How often a few images of each class are drawn anew."""
     json: bool = False
@@ -370,14 +372,12 @@ def _settings(config: Compare, store: "FeatureStore", records: "Sequence[Record]
             "classes": len(store.classes),
             "broken, left out": len(store.broken),
         },
-        "Features": {
+        "Features and classifier": {
             "backbone": made["backbone"],
             "layer": made["tap"] or "its last",
             "images made into": f"{made['size']}×{made['size']}, {made['fit']}",
             "normalised": "signed square root, ℓ₂" if made["normalize"] else "no",
             "kept as": store.dtype,
-        },
-        "Learning": {
             "logistic regression, λ": config.lambda_,
             "draws of a few images": config.draws,
             "seed": config.seed,
