@@ -194,6 +194,24 @@ def duplicates() -> str:
     return "\n".join(lines)
 
 
+def logistic() -> str:
+    """Logistic regression beside scikit-learn's."""
+    lines = [
+        "| | m×d, k | threads | seconds | of which Gram matrix | faster | gap | iterations | most memory, MB |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for r in read("logistic-cpu"):
+        seconds = r["seconds"][0] if isinstance(r["seconds"], list) else r["seconds"]
+        gram = f"{r['gram_seconds']:.2f}" if "gram_seconds" in r else "–"
+        faster = f"{r['faster']:.1f}×" if "faster" in r else "–"
+        memory = f"{r['megabytes']:.0f}" if "megabytes" in r else "–"
+        size = f"{r['m']}×{r['d']}, {r['k']}"
+        gap = f"{r['gap']:.1e}"
+        cells = (r["name"], size, r["threads"], f"{seconds:.2f}", gram, faster, gap, r["iterations"], memory)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
 def tiny_on_materials() -> str:
     """How good the small trunk is that ships with the package."""
     rows = [
@@ -242,6 +260,7 @@ TABLES = {
         plans,
         normalization,
         extraction,
+        logistic,
         search,
         serving,
         duplicates,

@@ -100,6 +100,8 @@ def _tiles(read: Read, m: int) -> Iterator[tuple[slice, Tensor]]:
                 f"There are {m} labels, but at least {start + len(block)} rows of features.\n"
                 "Give the labels of the same rows: `store.labels[store.rows(split)]`."
             )
+        if not len(block):
+            continue
         tensor = torch.from_numpy(np.ascontiguousarray(block))
         for tile in tensor.split(ROWS):
             if not tile.isfinite().all():

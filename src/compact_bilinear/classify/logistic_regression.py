@@ -27,6 +27,8 @@ Array = NDArray[Any]
 
 PATH = tuple(10.0 ** (exponent / 2) for exponent in range(2, -11, -1))
 FOLDS = 5
+# the tolerance while λ is being chosen: losses differ by far more from fold to fold
+ROUGHLY = 1e-4
 # the score of a class that no example was seen of: less than any score, and finite also in half precision
 UNSEEN = -1e4
 
@@ -133,6 +135,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         several = len(self.classes_) > 2
         loss = SigmoidLoss if self.one_vs_rest or not several else SoftmaxLoss
         stop = Stop(self.tolerance, self.max_iterations)
+        roughly = Stop(max(self.tolerance, ROUGHLY), self.max_iterations)
         for dtype in self._precisions(kind):
             of_class = torch.from_numpy(places).to(device)
             targets = (
@@ -142,7 +145,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             if self.lambda_ == "auto":
                 folds = min(FOLDS, int(np.bincount(places).min()))
                 path = sorted(self.path, reverse=True)
-                self.lambda_path_ = cross_validate(data, not primal, targets, places, loss, path, d=d, folds=folds, stop=stop)
+                self.lambda_path_ = cross_validate(
+                    data, not primal, targets, places, loss, path, d=d, folds=folds, stop=roughly
+                )
                 self.lambda_used_ = float(path[int(self.lambda_path_["loss"].argmin())])
             else:
                 self.lambda_used_ = float(self.lambda_)
