@@ -1,4 +1,4 @@
-"""How benchmarks and experiments measure: side by side in one process, in turns; reported is the middle of the turns.
+"""How benchmarks and experiments measure: side by side in one process, in turns, of which the middle is reported.
 
 Machines are shared and clocks move, so a time by itself says little; the ratio of two things timed in turns says much. Memory
 is what torch holds beyond what it held before, at its worst moment.
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 Run = Callable[[], object]
+Clock = Callable[[], float]  # in seconds
 
 
 class Time(NamedTuple):
@@ -29,15 +30,15 @@ class Time(NamedTuple):
     high: float
 
 
-def take_turns(runs: dict[str, Run], device: str, rounds: int = 7) -> dict[str, Time]:
+def take_turns(runs: dict[str, Run], device: str, rounds: int = 7, clock: Clock = time.perf_counter) -> dict[str, Time]:
     """Time each of ``runs``: a warm-up, then ``rounds`` turns in which all go once, each time beginning with another."""
-    repeats = {name: _repeats(run, device) for name, run in runs.items()}
+    repeats = {name: _repeats(run, device, clock) for name, run in runs.items()}
     taken: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
     for turn in range(rounds):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            taken[name].append(_milliseconds(runs[name], device, repeats[name]))
+            taken[name].append(_milliseconds(runs[name], device, repeats[name], clock))
     return {name: _summary(times) for name, times in taken.items()}
 
 
@@ -68,20 +69,20 @@ def _summary(times: list[float]) -> Time:
     return Time(median(times), low, high)
 
 
-def _repeats(run: Run, device: str) -> int:
+def _repeats(run: Run, device: str, clock: Clock) -> int:
     """How many calls make a sample of at least two milliseconds, after a warm-up."""
     run()
-    once = _milliseconds(run, device, 1)
+    once = _milliseconds(run, device, 1, clock)
     return max(1, round(2 / max(once, 1e-3)))
 
 
-def _milliseconds(run: Run, device: str, repeats: int) -> float:
+def _milliseconds(run: Run, device: str, repeats: int, clock: Clock) -> float:
     _wait_for(device)
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         run()
     _wait_for(device)
-    return (time.perf_counter() - start) * 1e3 / repeats
+    return (clock() - start) * 1e3 / repeats
 
 
 def _wait_for(device: str) -> None:

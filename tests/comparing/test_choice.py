@@ -20,8 +20,8 @@ def test_a_clear_winner_is_taken_whatever_its_length() -> None:
     choice = choose([record(SMALL, 2048, 0.20), record(FULL, 18528, 0.10), record("average-pool", 192, 0.30)])
     assert choice.taken.pooling == choice.best.pooling == FULL
     assert recommendation(choice) == (
-        f"Take {FULL}: it has the smallest error, 10.0 % ± 1.5, with 18\u202f528 numbers an image. All that is shorter is worse "
-        "by more than one standard error."
+        f"Take {FULL}: it has the smallest error, 10.0 % ± 1.5, with 18\u202f528 numbers an image. All that is shorter is "
+        "worse by more than one standard error."
     )
 
 

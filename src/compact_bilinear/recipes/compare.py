@@ -243,6 +243,8 @@ def _measure(config: Compare, store: "FeatureStore", ledger: "Ledger") -> None:
     labels = store.labels[(store.splits == "test") & (store.labels >= 0)]
     measured = {each.pooling for each in ledger.records if each.stage == "linear" and each.measure == "error"}
     done = [pooling for pooling in store.poolings if pooling in measured and kept(config.out / ANSWERS, pooling)]
+    if len(done) == len(store.poolings):
+        return
     with counting_bar("compare", "poolings", len(done), len(store.poolings)) as advance:
         for pooling in store.poolings:
             if pooling in done:

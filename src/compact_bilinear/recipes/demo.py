@@ -44,7 +44,7 @@ class Demo:
 
     For instance:
 
-        cbp demo
+        cbp demo --out demo
 
     Textures are written into a folder, pass a small network once, and are pooled in ten ways; classifiers learn from all of
     them, and from a few of each class; the network is fine-tuned for a moment; and a report shows it all. It takes about three
