@@ -146,7 +146,8 @@ class Examples:
 
     def _picture(self, place: int) -> Picture:
         label, guess = int(self.labels[place]), int(self.guesses[place])
-        said = f"{100 * self.confidence[place]:.0f}\u00a0% sure"
+        percent = 100 * self.confidence[place]
+        said = f"{percent:.0f}\u00a0% sure" if percent < 99.5 else "over 99\u00a0% sure"  # nothing is certain
         note = said if label == guess else f"taken for {self._class(guess)}, {said}"
         return Picture(self._file(self.rows[place]), self._class(label), note, label == guess)
 

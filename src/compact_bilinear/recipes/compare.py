@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import torch
 import tyro
 from tyro.conf import Positional, UseAppendAction
 
@@ -156,11 +157,11 @@ class _AsJson(tuple[Any, ...]):
         return "\n".join(json.dumps(asdict(each), ensure_ascii=False) for each in self)
 
 
-def run(config: Compare) -> Comparison | _AsJson:
+def run(config: Compare) -> Comparison | _AsJson | None:
     """Compare poolings, or go on with it; and write the report.
 
     Returns:
-        What came out; with ``config.json`` the records.
+        What came out; with ``config.json`` the records; None in all processes but the first, if several extract.
     """
     from ..comparing.choice import choose
     from ..comparing.examples import Examples
@@ -171,7 +172,8 @@ def run(config: Compare) -> Comparison | _AsJson:
     _check(config)
     images = _images(config)
     store = extract.run(_extraction(config))
-    assert store is not None
+    if store is None:
+        return None
     ledger = _ledger(config, store)
     _measure(config, store, ledger)
     _compare(store, ledger, config.out / ANSWERS)
@@ -337,13 +339,15 @@ def _model(config: Compare, store: "FeatureStore", pooling: str, lambda_: float)
     from ..evidence import check_evidence
     from ..model import Model as TheModel
 
-    if store.manifest["settings"]["backbone"] == "custom":
-        return None
     model = TheModel.of_features(store, pooling, config.weights, classes=store.classes)
     try:
         check_evidence(model)
     except ValueError:  # a pooling that is neither a sum nor a mean
         return None
+    side = model.transform.size
+    with torch.inference_mode():
+        if model.backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).ndim != 4:  # tokens have no places
+            return None
     fit_head(model, store, pooling, lambda_=lambda_)
     return model
 

@@ -33,7 +33,7 @@ JITTER = 0.4
 POOLINGS = tuple("fisher-vector:16" if each == "fisher-vector:64" else each for each in compare.POOLINGS)
 FIT_IMAGES = 40
 # the paper's layer, whichever pooling comes out ahead; and the last four of nine convolutions, for the sake of time
-TUNED, FROZEN, RATE = "tensor-sketch:2048", 5, 3e-3
+TUNED, FROZEN, RATE = "tensor-sketch:2048", 5, 3e-4
 MEASURED = 3  # records of it
 NEXT = "cbp compare photos --backbone tiny --out comparison"
 
@@ -168,7 +168,7 @@ def _fine_tuned(config: Demo, images: "ImageList") -> "tuple[Record, ...]":
 
     # a mirror would turn the directions of the threads, which are what a class is made of
     settings = FineTuning(
-        epochs=config.epochs, batch=16, rate=RATE, schedule="cosine", freeze=FROZEN, flip=False, precision="float32"
+        epochs=config.epochs, batch=16, rate=RATE, schedule="cosine", freeze=FROZEN, flip=False, clip=1.0, precision="float32"
     )
     store = FeatureStore(config.out / COMPARISON / compare.FEATURES)
     ledger = Ledger(config.out / MODEL)
