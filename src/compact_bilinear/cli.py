@@ -16,6 +16,8 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
+    "compare": ("Compare", "Find out which pooling to take, and how many numbers, on your own images."),
+    "demo": ("Demo", "See all of it in three minutes, on images that it makes itself."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
     "extract": ("Extract", "Pool the images of a folder into features."),
     "train": ("Train", "Learn to tell classes of images apart."),
