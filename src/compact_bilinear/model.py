@@ -141,10 +141,8 @@ class Model(nn.Module):
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Scores (b, k) to probabilities that sum to 1."""
-        if self.link == "softmax":
-            return scores.softmax(1)
-        each = scores.sigmoid()
-        return each / each.sum(1, keepdim=True).clamp_min(torch.finfo(each.dtype).tiny)
+        # of sigmoids, relative to the largest: far from all classes each of them may be too small for a number
+        return (scores if self.link == "softmax" else F.logsigmoid(scores)).softmax(1)
 
     @torch.no_grad()
     def set_head(self, weight: Tensor, bias: Tensor, link: Link = "softmax") -> Self:
