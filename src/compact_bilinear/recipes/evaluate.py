@@ -188,8 +188,7 @@ def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
             advance(len(each.places) + len(each.broken))
     if not places:
         raise ValueError(f"All {broken} images of {config.data} are broken.\nMend them, or give others.")
-    all_scores = torch.cat([some for some in scores if len(some)])
-    result = evaluation(model, all_scores, torch.tensor(labels)[places], images.name, config.split, broken, config.pairs)
+    result = evaluation(model, torch.cat(scores), torch.tensor(labels)[places], images.name, config.split, broken, config.pairs)
     return _AsJson(asdict(result)) if config.json else result
 
 
