@@ -227,7 +227,7 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu", backbone:
     from safetensors.torch import load
 
     folder = Path(folder)
-    settings = _read_settings(folder)
+    settings = read_settings(folder)
     tensors = folder / Path(settings["tensors"]["file"]).name  # a name, and no way out of the folder
     data = tensors.read_bytes() if tensors.is_file() else b""
     if hashlib.sha256(data).hexdigest() != settings["tensors"]["sha256"]:
@@ -285,7 +285,8 @@ def _fitted_of(store: "FeatureStore", pooling: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{pooling}/"): each for name, each in tensors.items() if name.startswith(f"{pooling}/")}
 
 
-def _read_settings(folder: Path) -> Mapping[str, Any]:
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """What ``model.json`` says, without the tensors."""
     file = folder / SETTINGS
     if not file.is_file():
         there = "does not exist" if not folder.exists() else f"has no {SETTINGS}"
