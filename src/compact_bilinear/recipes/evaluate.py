@@ -167,7 +167,7 @@ def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
         seed=config.seed,
         check_counts=config.check_counts,
     )
-    if config.split != "all":
+    if config.split != "all" and any(label >= 0 for label in images.labels):  # without a class there is no split to miss
         images = images.select(config.split)
     labels = labels_for(model, images)
     known = [place for place, label in enumerate(labels) if label >= 0]
