@@ -58,7 +58,7 @@ class Printed:
             if sum(max(len(row[k]) for row in self.rows) + 2 for k in kept) + 2 <= options.max_width:
                 break
             kept = [k for k in kept if head[k] != name]
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
         for k in kept:
             table.add_column(Text(head[k]), justify="left" if k == 0 else "right", no_wrap=True)
         for row in rows:
