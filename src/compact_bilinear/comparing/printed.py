@@ -55,7 +55,7 @@ class Printed:
         head, *rows = self.rows
         kept = list(range(len(head)))
         for name in DISPENSABLE:
-            if sum(max(len(row[k]) for row in self.rows) + 2 for k in kept) + 2 <= options.max_width:
+            if sum(max(len(row[k]) for row in self.rows) + 2 for k in kept) <= options.max_width:
                 break
             kept = [k for k in kept if head[k] != name]
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
