@@ -253,6 +253,7 @@ def test_the_wrong_folder_is_told_by_its_name(folder: Path, tmp_path: Path, caps
     [
         (["--seeds", "-1"], r"takes seeds ≥ 0, but got -1"),
         (["--dims", "0"], r"takes dimensions ≥ 1, but got 0"),
+        (["--tune.hold-out", "0.2"], r"on all training images, as in the paper, but got --tune.hold-out 0.2"),
         (["--lambda", "0"], r"takes λ > 0, but got 0"),
         (["--backbone", "vgg16"], r"Weights are of one backbone, but with --weights there are 2"),
     ],
