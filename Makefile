@@ -20,8 +20,8 @@ help: ## this list
 test: .venv/ready ## run the tests and the examples in the docstrings
 	@$(python) -m pytest -n auto --maxprocesses 4 $(ARGS)
 
-demo: .venv/ready ## run the demonstration, which writes into demo/
-	@PYTHONPATH=benchmarks $(python) experiments/demo.py --out demo $(ARGS)
+demo: .venv/ready ## images, features, a comparison, a report: all of it in about three minutes, offline, into demo/
+	@$(python) -m compact_bilinear demo --out demo $(ARGS)
 
 check: .venv/ready ## format, lint and types; are the README's tables those of the committed records?
 	$(python) -m ruff format --check .

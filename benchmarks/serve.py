@@ -272,9 +272,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=320, help="of 32 clients in a round; one client sends a quarter")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
+    about = {
+        "backbone": "tiny",
+        "size": arguments.size,
+        "load_before": os.getloadavg()[0],
+    }  # others' work, which belongs elsewhere
     with tempfile.TemporaryDirectory() as folder:
         for record in measure(Path(folder), arguments.size, arguments.rounds, arguments.requests):
-            about = {"backbone": "tiny", "size": arguments.size, "load": os.getloadavg()[0]}
             if arguments.json:
                 print(json.dumps({"benchmark": "serve", **machine("cpu"), **record, **about}), flush=True)
             else:

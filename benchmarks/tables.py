@@ -147,9 +147,10 @@ def serving() -> str:
         )
     many, last = records[-2:]
     told = f"{last['answers']} requests were answered and {last['refused']} told to come again"
+    others = f"The machine's load before the run was {alone['load_before']:.1f}, where 0 is a machine of its own."
     lines += [
         "",
-        f"Of the last, {told}.",
+        f"Of the last, {told}. {others}",
         "",
         "| | wanted | measured |",
         "|---|--:|--:|",

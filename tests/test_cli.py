@@ -85,6 +85,24 @@ def test_exit_codes(
             cli.main(["extract", "photos", "--out", "x", "--debug"])
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (KeyboardInterrupt(), "\nStopped.\n"),
+        (OSError(28, "Full", "x"), "[Errno 28] Full: 'x'\nSee to it, and run the same command again.\n"),
+    ],
+)
+def test_what_begins_anew_does_not_say_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: BaseException, told: str
+) -> None:
+    def run(_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("compact_bilinear.recipes.predict.run", run)
+    assert cli.main(["predict", "run", "photo.jpg"]) == (130 if isinstance(fault, KeyboardInterrupt) else 1)
+    assert capsys.readouterr().err == told
+
+
 def test_flags_reach_the_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("compact_bilinear.recipes.extract.run", lambda config: config)
     text = "extract photos --out x --pool tensor-sketch:4,seed=1 --pool average-pool --no-normalize --strict --workers 3"

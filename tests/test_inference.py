@@ -61,3 +61,14 @@ def test_what_is_not_finite_is_named(images: ImageList) -> None:
     (found,) = answers(made, images, order=[1, 2], workers=0)
     assert len(found.places) == len(found.output) == 0
     assert "is not finite" in found.broken[0].reason
+
+
+@pytest.mark.parametrize(("features", "width"), [(False, 3), (True, 31)])
+def test_a_batch_of_broken_images_has_no_rows_but_all_columns(
+    images: ImageList, model: Model, features: bool, width: int
+) -> None:
+    order = [images.paths.index(path) for path in photos.BROKEN]
+    (found,) = answers(model, images, features=features, order=order, workers=0)
+    assert len(found.broken) == 2
+    assert found.output.shape == (0, width)
+    assert model.probabilities(found.output).shape == (0, width)

@@ -1,7 +1,8 @@
 """The command ``cbp``: a verb is a recipe, and its flags are made from the fields of the recipe's dataclass.
 
 Exit codes: 0 done; 1 it failed on the way (the disk, the network); 2 it was asked for something that cannot be; 130 stopped by
-Ctrl-C, but for a server, which is to be stopped so: 0. After 1 and 130 the same command goes on where it stopped.
+Ctrl-C, but for a server, which is to be stopped so: 0. After 1 and 130 the same command goes on where it stopped, if it is one
+of those that leave something behind.
 """
 
 import os
@@ -16,6 +17,8 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
+    "compare": ("Compare", "Find out which pooling to take, and how many numbers, on your own images."),
+    "demo": ("Demo", "See all of it in three minutes, on images that it makes itself."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
     "extract": ("Extract", "Pool the images of a folder into features."),
     "train": ("Train", "Learn to tell classes of images apart."),
@@ -27,6 +30,7 @@ VERBS = {
     "search": ("Search", "Find images of an index that look like others, or twins."),
     "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),
 }
+RESUMES = ("fetch", "extract", "train", "index")  # they keep what is done; the others begin anew
 HELP = """usage: cbp VERB ... [--debug]
 
 {verbs}
@@ -71,12 +75,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         result = _run(given[0], given[1:])
     except KeyboardInterrupt:
-        print(f"\nStopped. The same command goes on from here: {shlex.join(['cbp', *given])}", file=sys.stderr)
+        again = f" The same command goes on from here: {shlex.join(['cbp', *given])}" if given[0] in RESUMES else ""
+        print(f"\nStopped.{again}", file=sys.stderr)
         return 130
     except (ValueError, FileNotFoundError, ImportError) as fault:  # it was asked for what cannot be
         return _explain(fault, 2, debug)
     except Exception as failure:
-        return _explain(failure, 1, debug)
+        return _explain(failure, 1, debug, given[0] in RESUMES)
     if result is not None:
         _show(result)
     return 0
@@ -112,11 +117,12 @@ def _run(verb: str, given: Sequence[str]) -> object:
     return result
 
 
-def _explain(fault: Exception, code: int, debug: bool) -> int:
+def _explain(fault: Exception, code: int, debug: bool, resumes: bool = False) -> int:
     if debug:
         raise fault
     if isinstance(fault, OSError) and code == 1 and fault.errno is not None:  # the system's own words, which are one line
-        print(f"{fault}\nSee to it, and run the same command again: it goes on where it stopped.", file=sys.stderr)
+        where = ": it goes on where it stopped" if resumes else ""
+        print(f"{fault}\nSee to it, and run the same command again{where}.", file=sys.stderr)
     elif isinstance(fault, (ValueError, OSError, ImportError)):
         print(fault, file=sys.stderr)
     else:

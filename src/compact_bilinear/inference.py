@@ -58,9 +58,11 @@ def answers(
         pin_memory=on_gpu,
     )
 
+    width = model.pooling.dim if features or model.head is None else len(model.classes)
+
     def answer(some: Batch) -> Answer:
         if not len(some.places):
-            return Answer(some.places, torch.empty(0), some.broken)
+            return Answer(some.places, torch.empty(0, width), some.broken)
         pixels = some.pixels.to(device, non_blocking=True)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
             found = model.features(pixels)

@@ -141,10 +141,8 @@ class Model(nn.Module):
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Scores (b, k) to probabilities that sum to 1."""
-        if self.link == "softmax":
-            return scores.softmax(1)
-        each = scores.sigmoid()
-        return each / each.sum(1, keepdim=True).clamp_min(torch.finfo(each.dtype).tiny)
+        # of sigmoids, relative to the largest: far from all classes each of them may be too small for a number
+        return (scores if self.link == "softmax" else F.logsigmoid(scores)).softmax(1)
 
     @torch.no_grad()
     def set_head(self, weight: Tensor, bias: Tensor, link: Link = "softmax") -> Self:
@@ -229,7 +227,7 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu", backbone:
     from safetensors.torch import load
 
     folder = Path(folder)
-    settings = _read_settings(folder)
+    settings = read_settings(folder)
     tensors = folder / Path(settings["tensors"]["file"]).name  # a name, and no way out of the folder
     data = tensors.read_bytes() if tensors.is_file() else b""
     if hashlib.sha256(data).hexdigest() != settings["tensors"]["sha256"]:
@@ -287,7 +285,8 @@ def _fitted_of(store: "FeatureStore", pooling: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{pooling}/"): each for name, each in tensors.items() if name.startswith(f"{pooling}/")}
 
 
-def _read_settings(folder: Path) -> Mapping[str, Any]:
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """What ``model.json`` says, without the tensors."""
     file = folder / SETTINGS
     if not file.is_file():
         there = "does not exist" if not folder.exists() else f"has no {SETTINGS}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def test_two_processes_learn_what_one_learns_though_one_dies(folder: Path, image
     assert done.returncode == 0, done.stderr
     assert (out / "died").exists()
     assert "going on after step 4" in done.stderr
+    assert len(re.findall(r"fine-tune: (\d+) of \1 images", done.stderr)) == 1, "the first tells of all"
     tuned.tune(tmp_path / "one", images, tuned.model(dropout=0.0).double(), **settings)
     alone, found, start = tuned.last(tmp_path / "one"), tuned.last(out), tuned.model().double().state_dict()
     assert alone.keys() == found.keys()

@@ -108,6 +108,7 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: pytest.
     for arguments, told in (
         ([folder, folder / "photos"], "has no model.json"),
         ([folder / "run", alone, "--split", "all"], "knows none"),
+        ([folder / "run", alone], "knows none"),
         ([folder / "run", folder / "photos", "--split", "val"], "The split 'val' of photos was asked for"),
     ):
         assert cli.main(["evaluate", *map(str, arguments)]) == 2

@@ -293,6 +293,8 @@ def test_no_image_can_be_read(config: Make, tmp_path: Path) -> None:
 def test_a_backbone_without_a_relu_to_undo_is_said(config: Make, capsys: pytest.CaptureFixture[str]) -> None:
     run(config("fisher-vector:2"), Counting())
     assert "Fisher vectors take descriptors before the last ReLU, but counting gives none" in capsys.readouterr().err
+    run(config("fisher-vector:2", out="early", tap="conv4-pre-relu"))
+    assert "Fisher vectors take" not in capsys.readouterr().err
 
 
 def test_any_module_is_a_backbone(config: Make) -> None:
@@ -433,5 +435,7 @@ def test_a_trained_model_describes_as_it_was_trained(config: Make, trained: Path
 
 
 def test_a_model_brings_all_settings_along(config: Make, trained: Path) -> None:
-    with pytest.raises(ValueError, match="Leave --weights and --size out, or --model"):
+    with pytest.raises(ValueError, match="Leave --backbone and --weights and --size out, or --model"):
         run(replace(config(model=trained), pool=()))
+    with pytest.raises(ValueError, match=r"but --fit was given beside --model\.\nLeave --fit and --no-normalize out"):
+        run(Extract(Path("photos"), Path("features"), model=trained, fit="center-crop", normalize=False))

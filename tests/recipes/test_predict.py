@@ -93,6 +93,16 @@ def test_the_file_is_whole_even_if_images_are_broken(folder: Path, tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["out.csv"]
 
 
+def test_a_name_that_is_no_text_is_written_all_the_same(folder: Path, tmp_path: Path) -> None:
+    odd, out = tmp_path / os.fsdecode(b"moss\xff.jpg"), tmp_path / "out.csv"
+    try:
+        odd.write_bytes((folder / "photos/train/moss/00.jpg").read_bytes())
+    except (OSError, UnicodeError):
+        pytest.skip("this file system wants names in UTF-8")
+    assert cli.main(["predict", str(folder / "run"), str(odd), "--format", "csv", "--out", str(out)]) == 0
+    assert "moss\\udcff.jpg,bark," in out.read_text("utf-8")
+
+
 def test_who_reads_may_have_read_enough(folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -109,6 +119,8 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: pytest.
         ([run], "but none were given"),
         ([run, photo, "--top", "0"], "but got top=0"),
         ([run, photo, "--device", "abacus"], "There is no device 'abacus'"),
+        ([run, photo, "--out", str(tmp_path)], f"{tmp_path} is a folder."),
+        ([run, photo, "--out", str(tmp_path / "none/new.csv")], f"there is no folder {tmp_path / 'none'} for it."),
     ):
         assert cli.main(["predict", *arguments]) == 2
         lines = capsys.readouterr().err.splitlines()

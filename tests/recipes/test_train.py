@@ -48,7 +48,7 @@ def test_the_head_is_the_logistic_regression_of_the_features(trained: Path) -> N
         found = model.probabilities(model.scores(store.tensor("tensor-sketch:512", "test").float()))
     test = store.read("tensor-sketch:512", "test").astype(np.float32)
     torch.testing.assert_close(found.numpy(), expected.predict_proba(test), rtol=1e-2, atol=1e-3, check_dtype=False)
-    assert model.made["lambda"] == "0.001"
+    assert model.made["lambda"] == model.made["lambda used"] == 0.001
     assert model.classes == store.classes
 
 
@@ -64,8 +64,10 @@ def test_the_model_sees_images_as_extraction_did(folder: Path, trained: Path) ->
 
 def test_says_how_good_it_is_and_what_to_do_next(folder: Path, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents_of(trained)
-    assert cli.main(flags(folder, trained, "--pool", "tensor-sketch:512")) == 0
-    said = capsys.readouterr().out
+    assert cli.main(flags(folder, trained, "--pool", "tensor-sketch:512", "--lambda", "1e-3")) == 0
+    said, noted = capsys.readouterr()
+    for path, reason in photos.BROKEN.items():
+        assert f"left out: {path}: {reason}\n" in noted
     assert "photos, test: 12 images of 3 classes\n  error " in said
     assert said.endswith(f"Try it: cbp predict {trained} IMAGE\n")
     assert contents_of(trained) == before, "the same command again changes nothing"
@@ -101,6 +103,48 @@ def test_from_features_that_are_there(folder: Path, trained: Path, tmp_path: Pat
     torch.testing.assert_close(one.head.weight, other.head.weight, rtol=0.05, atol=0.05)  # of batches of other sizes
     assert cli.main([*command, "--out", str(tmp_path / "tuned"), "--pool", "average-pool", "--finetune"]) == 2
     assert "Fine-tuning sees images" in capsys.readouterr().err
+    assert cli.main([*command, "--out", str(tmp_path / "other"), "--pool", "tensor-sketch:31"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "It has average-pool, tensor-sketch:512."
+
+
+def test_a_model_of_other_features_is_not_taken_for_theirs(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pools = ["--pool", "tensor-sketch:64", "--pool", "random-maclaurin:64"]
+    assert cli.main(photos.flags(folder, tmp_path / "features", *pools)) == 0
+    assert cli.main([*photos.flags(folder, tmp_path / "larger", *pools), "--size", "48"]) == 0
+
+    def train(features: str, pool: str) -> int:
+        weights = str(folder / "weights.safetensors")
+        given = ["--out", str(tmp_path / "run"), "--weights", weights, "--pool", pool]
+        return cli.main(["train", str(tmp_path / features), *given])
+
+    assert train("features", "tensor-sketch:64") == 0
+    for features, pool, told in (
+        ("features", "random-maclaurin:64", "pooling: tensor-sketch:64 → random-maclaurin:64"),
+        ("larger", "tensor-sketch:64", "changed are size: 40 → 48."),
+    ):
+        assert train(features, pool) == 2
+        assert told in capsys.readouterr().err.splitlines()[-2]
+
+
+def test_lambda_that_was_chosen_is_said_and_kept(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = flags(folder, tmp_path / "run", "--pool", "average-pool", "--lambda", "auto")
+    assert cli.main(command) == 0
+    used = load_model(tmp_path / "run").made["lambda used"]
+    assert f"train: λ = {used:.3g} has the least loss in cross-validation\n" in capsys.readouterr().err
+    before = contents_of(tmp_path / "run")
+    assert cli.main(command) == 0
+    assert contents_of(tmp_path / "run") == before, "the same command again changes nothing"
+
+
+def test_a_settings_file_that_is_damaged_is_named(
+    folder: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "model.json").write_text("{", "utf-8")
+    assert cli.main(flags(folder, tmp_path / "run", "--pool", "tensor-sketch:512")) == 2
+    assert f"{tmp_path / 'run' / 'model.json'} does not describe a model" in capsys.readouterr().err.splitlines()[-2]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +230,29 @@ def test_a_fine_tuned_model_is_not_written_over(folder: Path, tuned: Path, capsy
         assert cli.main(flags(folder, tuned, *more)) == 2
         assert told in capsys.readouterr().err.splitlines()[-2]
     assert contents_of(tuned) == before
+
+
+def test_fine_tuning_goes_on_from_no_other_classifier(
+    folder: Path, tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tuned, tmp_path / "run", ignore=shutil.ignore_patterns("model*"))
+    shutil.copytree(tuned / "before-fine-tuning", tmp_path / "run/before-fine-tuning", dirs_exist_ok=True)
+    before = contents_of(tmp_path / "run")
+    assert cli.main(flags(folder, tmp_path / "run", *TUNE, "--lambda", "1")) == 2
+    assert "changed are lambda: 0.001 → 1.0." in capsys.readouterr().err.splitlines()[-2]
+    assert contents_of(tmp_path / "run") == before
+
+
+def test_a_model_is_made_even_if_no_test_image_can_be_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / "photos/train", tmp_path / "photos/train")
+    (tmp_path / "photos/test/moss").mkdir(parents=True)
+    (tmp_path / "photos/test/moss/00.jpg").write_bytes(b"")
+    (tmp_path / "weights.safetensors").write_bytes((folder / "weights.safetensors").read_bytes())
+    assert cli.main(flags(tmp_path, tmp_path / "run", *TUNE)) == 0
+    assert "is not scored, because all 1 test images are broken" in capsys.readouterr().err
+    assert load_model(tmp_path / "run").made["fine-tuning"]["epochs"] == 2
 
 
 def test_a_learned_projection_moves(folder: Path, tmp_path: Path) -> None:

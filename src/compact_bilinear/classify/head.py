@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..features import FeatureStore
 from ..features.reader import Features
-from ..model import Model
+from ..model import Link, Model
 from .logistic_regression import LogisticRegression
 
 Read = Callable[[], Iterator[Features]]
@@ -68,15 +68,24 @@ def fit_head(
         The classifier, which knows how it went.
     """
     read, labels = labelled(store, pooling, "train", without)
-    found = len(np.unique(labels))
-    if found < 2:
+    counts = np.bincount(labels, minlength=len(store.classes))
+    several = np.count_nonzero(counts)
+    if several < 2:
         raise ValueError(
-            f"A classifier tells at least two classes apart, but {store.folder} has training images of {found}.\n"
+            f"A classifier tells at least two classes apart, but {store.folder} has training images of {several}.\n"
             "Give a folder with a folder of images for each class."
+        )
+    if lambda_ == "auto" and 1 in counts:
+        rare = store.classes[counts.tolist().index(1)]
+        raise ValueError(
+            f"λ is found by holding out training images of each class, but of {rare!r} there is only one in {store.folder}.\n"
+            "Give λ a number, 0.001 for instance, or add images of that class."
         )
     classifier = LogisticRegression(lambda_, one_vs_rest=one_vs_rest, calibrate=calibrate).fit_blocks(read, labels)
     weight, bias = classifier.linear(len(store.classes))
-    model.set_head(torch.as_tensor(weight), torch.as_tensor(bias), "sigmoid" if one_vs_rest else "softmax")
+    # two classes share one score, whose probability is that of a softmax over its halves
+    link: Link = "sigmoid" if one_vs_rest and several > 2 else "softmax"
+    model.set_head(torch.as_tensor(weight), torch.as_tensor(bias), link)
     return classifier
 
 

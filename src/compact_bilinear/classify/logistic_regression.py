@@ -222,7 +222,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         seen = self.classes_
         if not np.issubdtype(seen.dtype, np.integer) or seen[0] < 0 or seen[-1] >= k:
             raise ValueError(
-                f"A linear layer of {k} scores has the labels 0 to {k - 1}, but those seen are {seen[0]!r} to {seen[-1]!r}.\n"
+                f"A linear layer of {k} scores has the labels 0 to {k - 1}, but those seen are {seen.tolist()[0]!r} to "
+                f"{seen.tolist()[-1]!r}.\n"
                 "Fit with labels that are places in a list of classes, and give the length of the list."
             )
         weights, intercepts = self.coef_, self.intercept_
@@ -243,10 +244,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Logistic regression tells two or more classes apart, but all {len(y)} labels are of one class, "
-                f"{self.classes_[0]!r}.\nAdd images of another class."
+                f"{self.classes_.tolist()[0]!r}.\nAdd images of another class."
             )
         if self.lambda_ == "auto" and np.bincount(places).min() < 2:
-            rare = self.classes_[np.bincount(places).argmin()]
+            rare = self.classes_.tolist()[np.bincount(places).argmin()]
             raise ValueError(
                 f"lambda_='auto' holds out images of each class, but of {rare!r} there is only one.\n"
                 "Write lambda_=1e-3, or add images of that class."

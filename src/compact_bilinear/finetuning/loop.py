@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -80,7 +80,9 @@ class Loop:
                 self._measure(0)
             self._write()
         done, total = state.epoch * len(self.places.train) + state.seen + state.broken, settings.epochs * len(self.places.train)
-        with counting_bar("fine-tune", "images", done, total) as advance, closing(self._loaded()) as loaded:
+        # all processes count the same images
+        bar = counting_bar("fine-tune", "images", done, total) if self.group.processes.first else nullcontext(_silent)
+        with bar as advance, closing(self._loaded()) as loaded:
             while not self._over():
                 self._epoch(loaded, advance)
 
@@ -238,6 +240,10 @@ def _training_transform(transform: Transform, settings: FineTuning) -> Transform
         flip="random" if settings.flip else transform.flip,
         seed=settings.seed,
     )
+
+
+def _silent(count: int, said: str = "") -> None:
+    pass
 
 
 def _seed(device: torch.device, *numbers: int) -> None:

@@ -167,7 +167,7 @@ def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
         seed=config.seed,
         check_counts=config.check_counts,
     )
-    if config.split != "all":
+    if config.split != "all" and any(label >= 0 for label in images.labels):  # without a class there is no split to miss
         images = images.select(config.split)
     labels = labels_for(model, images)
     known = [place for place, label in enumerate(labels) if label >= 0]
@@ -188,8 +188,7 @@ def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
             advance(len(each.places) + len(each.broken))
     if not places:
         raise ValueError(f"All {broken} images of {config.data} are broken.\nMend them, or give others.")
-    all_scores = torch.cat([some for some in scores if len(some)])
-    result = evaluation(model, all_scores, torch.tensor(labels)[places], images.name, config.split, broken, config.pairs)
+    result = evaluation(model, torch.cat(scores), torch.tensor(labels)[places], images.name, config.split, broken, config.pairs)
     return _AsJson(asdict(result)) if config.json else result
 
 

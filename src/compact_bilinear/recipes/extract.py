@@ -341,11 +341,13 @@ def _read_tap(tap: str | None, poolings: Sequence[NamedPooling]) -> str | None:
 
 def _as_trained(config: Extract, model: "Model") -> Extract:
     """The settings that a model brings along."""
-    given = [name for name in ("pool", "weights", "tap", "size") if getattr(config, name)]
+    names = ("pool", "backbone", "weights", "tap", "size", "fit", "normalize")
+    given = [name for name in names if getattr(config, name) != getattr(Extract, name)]
     if given:
+        flags = ["--no-normalize" if name == "normalize" else f"--{name}" for name in given]
         raise ValueError(
-            f"A model has a backbone, a pooling and a size, but --{given[0]} was given beside --model.\n"
-            f"Leave --{' and --'.join(given)} out, or --model."
+            f"A model knows what becomes of an image on the way to its features, but {flags[0]} was given beside --model.\n"
+            f"Leave {' and '.join(flags)} out, or --model."
         )
     if model.transform.fit == "random-crop":
         raise ValueError(
@@ -400,7 +402,8 @@ def _say_what_is_there(images: "ImageList", network: "Network", poolings: Sequen
     if images.left_out:
         count = len(images.left_out)
         note(f"left out are files that are no images by their names, {count} in all, {images.left_out[0]} for one")
-    if not network.before_relu and any(pooling.before_relu for pooling in poolings):
+    early = network.before_relu or (network.tap or "").endswith("-pre-relu")
+    if not early and any(pooling.before_relu for pooling in poolings):
         note(f"Fisher vectors take descriptors before the last ReLU, but {network.name} gives none: they take what it gives")
 
 

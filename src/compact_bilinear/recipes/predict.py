@@ -71,6 +71,9 @@ def run(config: Predict) -> None:
 
     if config.top < 1:
         raise ValueError(f"At least one class is named, but got top={config.top}.\nWrite --top 1.")
+    if config.out is not None and (config.out.is_dir() or not config.out.absolute().parent.is_dir()):
+        found = f"{config.out} is a folder" if config.out.is_dir() else f"there is no folder {config.out.parent} for it"
+        raise ValueError(f"Predictions go into a file, but {found}.\nWrite --out new.csv, for instance.")
     device = find_device(config.device, Processes())
     model = load_model(config.run, device)
     if not model.classes:
@@ -102,8 +105,6 @@ def predictions(model: "Model", images: "ImageList", config: Predict, report: Ca
         for each in answer.broken:
             note(f"left out: {each.reason}")
             report(each.reason)
-        if not len(answer.places):
-            continue
         likeliest = model.probabilities(answer.output.double()).topk(min(config.top, len(model.classes)))
         for place, values, labels in zip(
             answer.places.tolist(), likeliest.values.tolist(), likeliest.indices.tolist(), strict=True
@@ -144,7 +145,8 @@ def _opened(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
-    with WholeFile(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+    # as on standard output: not every name of a file is text
+    with WholeFile(out) as part, part.open("w", encoding="utf-8", newline="", errors="backslashreplace") as file:
         yield file
 
 

@@ -145,7 +145,9 @@ def run(config: Train) -> Outcome | None:
     folder = config.out / BEFORE if config.finetune else config.out
     linear = None
     if processes.first and store is not None:
-        _refuse_others(config.out, _made(config, store), config.finetune)
+        for each in store.broken:
+            note(f"left out: {each['path']}: {each['reason']}")
+        _refuse_others(config, _made(config, store))
         linear = _first_stage(config, store, folder)
     if not config.finetune:
         return Outcome(config.out, linear, None) if processes.first else None
@@ -169,13 +171,14 @@ def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluati
         "learnable": learnable,
         "fine-tuning": None,
     }
-    if _made_before(folder) == made:
+    before = _made_before(folder)
+    if before is not None and before | made == before:
         model = load_model(folder)
     else:
         model = Model.of_features(store, pooling, config.weights, classes=store.classes, learnable=learnable)
         note(f"train: logistic regression on {pooling} (d={store.poolings[pooling]})")
         lambda_: Any = config.lambda_ if config.lambda_ == "auto" else float(config.lambda_)
-        fit_head(
+        classifier = fit_head(
             model,
             store,
             pooling,
@@ -184,7 +187,9 @@ def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluati
             calibrate=config.calibrate,
             without=held,
         )
-        model.made = made
+        if lambda_ == "auto":
+            note(f"train: λ = {classifier.lambda_used_:.3g} has the least loss in cross-validation")
+        model.made = made | {"lambda used": classifier.lambda_used_}
         model.save(folder)
     if "test" not in store.splits:
         return None
@@ -197,7 +202,10 @@ def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluati
 def _pooling(config: Train, store: "FeatureStore") -> str:
     """Which of the store's features are meant."""
     if config.pool is not None:
-        return str(read_pooling(config.pool))
+        pooling = str(read_pooling(config.pool))
+        if pooling not in store.poolings:
+            raise ValueError(f"{store.folder} has no features {pooling!r}.\nIt has {', '.join(store.poolings)}.")
+        return pooling
     if len(store.poolings) > 1:
         raise ValueError(
             f"{store.folder} has features {', '.join(store.poolings)}, and one of them is trained on.\n"
@@ -230,7 +238,10 @@ def _second_stage(config: Train, folder: Path, processes: Processes) -> Evaluati
     found = list(answers(model.eval(), images, order=places, precision=precision, workers=config.workers))
     kept = torch.cat([each.places for each in found])
     labels = torch.tensor(images.labels)[kept]
-    scores = torch.cat([each.output for each in found if len(each.places)])
+    if not len(kept):
+        note(f"train: the fine-tuned model is not scored, because all {len(places)} test images are broken")
+        return None
+    scores = torch.cat([each.output for each in found])
     result = evaluation(model, scores, labels, images.name, "test", len(places) - len(kept))
     _write(config.out, result)
     return result
@@ -251,42 +262,45 @@ def _images(config: Train) -> "ImageList":
 
 def _made(config: Train, store: "FeatureStore") -> dict[str, Any]:
     """What decides what the linear classifier is; kept in the model."""
-    manifest = store.manifest
+    manifest, pooling = store.manifest, _pooling(config, store)
+    settings = manifest["settings"]
     return {
-        "data": manifest["settings"]["data"],
+        "data": settings["data"],
         "images sha256": manifest["items"]["sha256"],
-        "backbone sha256": manifest["settings"]["weights sha256"],
-        "lambda": config.lambda_,
+        "backbone sha256": settings["weights sha256"],
+        **{name: settings[name] for name in ("tap", "size", "fit", "decode", "normalize")},
+        "pooling": pooling,
+        "pooling sha256": manifest["poolings"][pooling]["sha256"] or manifest["fitted"][pooling],
+        "lambda": "auto" if config.lambda_ == "auto" else float(config.lambda_),
         "one_vs_rest": config.one_vs_rest,
         "calibrate": config.calibrate,
     }
 
 
-def _refuse_others(folder: Path, made: dict[str, Any], finetune: bool) -> None:
-    """Refuse to write over a model that was trained otherwise."""
-    before = _made_before(folder)
-    if before is None:
-        return
-    changed = [f"{name}: {before.get(name)} → {value}" for name, value in made.items() if before.get(name) != value]
-    if changed:
-        raise ValueError(
-            f"{folder} holds a model that was trained otherwise; changed are {'; '.join(changed)}.\n"
-            "Give another folder for the new settings, or the old settings to go on; remove the folder to begin anew."
-        )
-    if before.get("fine-tuning") and not finetune:
-        raise ValueError(
-            f"{folder} holds a fine-tuned model, which a linear classifier would replace.\n"
-            f"The one before fine-tuning is in {folder / BEFORE}; give another folder for a new one, or write --finetune."
-        )
+def _refuse_others(config: Train, made: dict[str, Any]) -> None:
+    """Refuse to write over a model that was trained otherwise, and to go on with fine-tuning that began from another one."""
+    for before in map(_made_before, (config.out, config.out / BEFORE)):
+        if before is None:
+            continue
+        changed = [f"{name}: {before.get(name)} → {value}" for name, value in made.items() if before.get(name) != value]
+        if changed:
+            raise ValueError(
+                f"{config.out} holds a model that was trained otherwise; changed are {'; '.join(changed)}.\n"
+                "Give another folder for the new settings, or the old settings to go on; remove the folder to begin anew."
+            )
+        if before.get("fine-tuning") and not config.finetune:
+            raise ValueError(
+                f"{config.out} holds a fine-tuned model, which a linear classifier would replace.\n"
+                f"The one before fine-tuning is in {config.out / BEFORE}; give another folder for a new one, or write "
+                "--finetune."
+            )
 
 
 def _made_before(folder: Path) -> dict[str, Any] | None:
     """What the model that is there already was made of."""
-    from ..model import SETTINGS
+    from ..model import SETTINGS, read_settings
 
-    file = folder / SETTINGS
-    made: dict[str, Any] | None = json.loads(file.read_text("utf-8")).get("made") if file.is_file() else None
-    return made
+    return dict(read_settings(folder)["made"]) if (folder / SETTINGS).is_file() else None
 
 
 def _write(folder: Path, result: Evaluation | None) -> None:
