@@ -75,8 +75,8 @@ class Reproduce:
     calibrate: bool = False
     """Their scores shifted and scaled until the medians of other images and of its own are 0 and 1, as in the authors' code."""
     tune: FineTuning = field(default_factory=FineTuning)
-    """How networks are fine-tuned. Batches are the paper's, 8 for VGG-16 and 32 otherwise, unless another number than 32 is given.
-    Seeds, and what learns, are the experiment's."""
+    """How networks are fine-tuned. Batches are the paper's, 8 for VGG-16 and 32 otherwise, unless another number than 32 is
+    given. Seeds, and what learns, are the experiment's."""
     check_counts: bool = True
     """CUB, DTD and MIT Indoor must have their numbers of images; a part that this flag lets pass is no longer the paper's."""
     device: str = "auto"
