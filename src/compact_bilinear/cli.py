@@ -17,10 +17,10 @@ from . import __version__
 
 # only the module of the verb that is called is imported
 VERBS = {
-    "compare": ("Compare", "Find out which pooling to take, and how many numbers, on your own images."),
     "demo": ("Demo", "See all of it in three minutes, on images that it makes itself."),
     "fetch": ("Fetch", "Download and unpack a data set of the paper."),
     "extract": ("Extract", "Pool the images of a folder into features."),
+    "compare": ("Compare", "Find out which pooling to take, and how many numbers, on your own images."),
     "train": ("Train", "Learn to tell classes of images apart."),
     "evaluate": ("Evaluate", "Compare what a model says of images with what they are."),
     "predict": ("Predict", "Say what is in images, with a trained model."),
@@ -30,7 +30,7 @@ VERBS = {
     "search": ("Search", "Find images of an index that look like others, or twins."),
     "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),
 }
-RESUMES = ("fetch", "extract", "train", "index")  # they keep what is done; the others begin anew
+RESUMES = ("demo", "fetch", "extract", "compare", "train", "index")  # they keep what is done; the others begin anew
 HELP = """usage: cbp VERB ... [--debug]
 
 {verbs}

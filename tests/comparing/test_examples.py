@@ -46,9 +46,9 @@ def test_the_surest_and_the_least_sure(examples: Examples) -> None:
     assert list(rows) == ["Surest, and right", "Surest, and wrong", "Least sure"]
     assert all(each.right for each in rows["Surest, and right"])
     assert [each.note for each in rows["Surest, and wrong"]] == [
-        "taken for moss, over 99\u00a0% sure",
-        "taken for moss, 91\u00a0% sure",
-        "taken for brick, 79\u00a0% sure",
+        "taken for moss, over 99\u00a0%\u00a0sure",
+        "taken for moss, 91\u00a0%\u00a0sure",
+        "taken for brick, 79\u00a0%\u00a0sure",
     ]
     assert "79" in rows["Least sure"][0].note
 

@@ -10,7 +10,7 @@ import pytest
 
 import photos
 from compact_bilinear import cli
-from compact_bilinear.comparing import measure
+from compact_bilinear.comparing import measure, recorded
 from compact_bilinear.experiments.records import read_records
 from compact_bilinear.features import FeatureStore
 from compact_bilinear.recipes import compare
@@ -153,7 +153,7 @@ def test_ctrl_c_says_how_to_go_on(
             signal.raise_signal(signal.SIGINT)
         return of(store, pooling, lambda_)
 
-    monkeypatch.setattr(measure, "linear", stopped)
+    monkeypatch.setattr(recorded, "linear", stopped)
     assert cli.main(flags(folder, tmp_path / "out")) == 130
     assert "The same command goes on from here: cbp compare" in capsys.readouterr().err
     assert cli.main(flags(folder, tmp_path / "out")) == 0

@@ -147,7 +147,7 @@ class Examples:
     def _picture(self, place: int) -> Picture:
         label, guess = int(self.labels[place]), int(self.guesses[place])
         percent = 100 * self.confidence[place]
-        said = f"{percent:.0f}\u00a0% sure" if percent < 99.5 else "over 99\u00a0% sure"  # nothing is certain
+        said = f"{percent:.0f}\u00a0%\u00a0sure" if percent < 99.5 else "over 99\u00a0%\u00a0sure"  # nothing is certain
         note = said if label == guess else f"taken for {self._class(guess)}, {said}"
         return Picture(self._file(self.rows[place]), self._class(label), note, label == guess)
 

@@ -2,9 +2,8 @@
 
 import json
 import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,10 +11,8 @@ import torch
 import tyro
 from tyro.conf import Positional, UseAppendAction
 
-from ..device import Precision, choose_precision, find_device
+from ..device import Precision
 from ..pooling.by_name import read_pooling
-from ..processes import Processes
-from ..progress import counting_bar, note
 from . import extract
 
 if TYPE_CHECKING:
@@ -118,9 +115,9 @@ class Comparison:
     @property
     def recommendation(self) -> str:
         """What to take, in words."""
-        from ..comparing.page import recommendation
+        from ..comparing.page import doubts, recommendation
 
-        return recommendation(self.choice)
+        return " ".join([recommendation(self.choice), *doubts(self.choice)])
 
     def __str__(self) -> str:
         """The table in plain text, what to take, and the command that trains it."""
@@ -167,6 +164,7 @@ def run(config: Compare) -> Comparison | _AsJson | None:
     from ..comparing.examples import Examples
     from ..comparing.measure import kept
     from ..comparing.page import doubts, recommendation, sections
+    from ..comparing.recorded import learn, tell_apart, time_poolings
     from ..report.page import Report, write_report
 
     _check(config)
@@ -175,9 +173,9 @@ def run(config: Compare) -> Comparison | _AsJson | None:
     if store is None:
         return None
     ledger = _ledger(config, store)
-    _measure(config, store, ledger)
-    _compare(store, ledger, config.out / ANSWERS)
-    _time(config, store, images, ledger)
+    learn(config, store, ledger, config.out / ANSWERS)
+    tell_apart(store, ledger, config.out / ANSWERS)
+    time_poolings(config, store, images, ledger)
 
     choice = choose(ledger.records)
     taken = kept(config.out / ANSWERS, choice.taken.pooling)
@@ -232,105 +230,6 @@ def _ledger(config: Compare, store: "FeatureStore") -> "Ledger":
         }
     )
     return ledger
-
-
-def _measure(config: Compare, store: "FeatureStore", ledger: "Ledger") -> None:
-    """What each pooling gets right, with all training images and with a few."""
-    from ..classify.metrics import error_rate, mean_average_precision
-    from ..comparing.measure import FewShots, keep, kept, linear
-
-    lambda_: Any = config.lambda_ if config.lambda_ == "auto" else float(config.lambda_)
-    device = find_device(config.device, Processes())
-    few = FewShots.of(store, config.draws, config.seed)
-    labels = store.labels[(store.splits == "test") & (store.labels >= 0)]
-    measured = {each.pooling for each in ledger.records if each.stage == "linear" and each.measure == "error"}
-    done = [pooling for pooling in store.poolings if pooling in measured and kept(config.out / ANSWERS, pooling)]
-    if len(done) == len(store.poolings):
-        return
-    with counting_bar("compare", "poolings", len(done), len(store.poolings)) as advance:
-        for pooling in store.poolings:
-            if pooling in done:
-                continue
-            started = time.monotonic()
-            found = kept(config.out / ANSWERS, pooling)
-            if found is None:
-                found = linear(store, pooling, lambda_)
-                keep(config.out / ANSWERS, pooling, found)
-            shown = {"test images": len(labels), "classes": len(store.classes), "lambda": found.lambda_}
-            record = _recorder(config, store, pooling, started)
-            of_few = [
-                record("few-shot", "error", error, {"shots": shots}, draw)
-                for shots, draw, error in few.errors(store, pooling, device)
-            ]
-            for each in (
-                record("", "bytes", store.poolings[pooling] * (2 if store.dtype == "float16" else 4)),
-                *of_few,
-                record("linear", "mean AP", mean_average_precision(found.scores, labels), shown),
-                record("linear", "error", error_rate(found.scores, labels), shown),  # the last: with it all are there
-            ):
-                if not ledger.has(each):
-                    ledger.keep(each)
-            advance(1, pooling)
-
-
-def _compare(store: "FeatureStore", ledger: "Ledger", answers: Path) -> None:
-    """By how much the error of each pooling is above the smallest, image by image."""
-    from ..comparing.choice import choose, difference
-    from ..comparing.measure import kept
-
-    best = choose(ledger.records).best.pooling
-    labels = store.labels[(store.splits == "test") & (store.labels >= 0)]
-    wrong = {}
-    for pooling in store.poolings:
-        found = kept(answers, pooling)
-        assert found is not None
-        wrong[pooling] = found.scores.argmax(1) != labels
-    for each in [each for each in ledger.records if each.stage == "linear" and each.measure == "error"]:
-        apart = difference(wrong[each.pooling], wrong[best])
-        about: dict[str, str | float] = {"from": best, "standard error": apart.standard_error}
-        beside = replace(each, measure="error above the best", value=apart.value, details=about)
-        if each.pooling != best and not ledger.has(beside):
-            ledger.keep(beside)
-
-
-def _time(config: Compare, store: "FeatureStore", images: "ImageList", ledger: "Ledger") -> None:
-    """What each pooling costs, all in the same turns."""
-    from ..comparing.cost import BACKBONE, milliseconds
-
-    if any(each.measure == "ms" and each.pooling == BACKBONE for each in ledger.records):
-        return
-    device = find_device(config.device, Processes())
-    note("compare: timing the poolings beside the backbone")
-    started = time.monotonic()
-    times = milliseconds(store, images, config.weights, device=device, precision=choose_precision(config.precision, device))
-    for pooling in store.poolings:
-        record = _recorder(config, store, pooling, started)
-        of_backbone = 100 * times[pooling] / times[BACKBONE]
-        for each in (record("", "ms", times[pooling]), record("", "% of the backbone", of_backbone)):
-            if not ledger.has(each):
-                ledger.keep(each)
-    ledger.keep(_recorder(config, store, BACKBONE, started)("", "ms", times[BACKBONE]))  # the last: with it all are there
-
-
-def _recorder(config: Compare, store: "FeatureStore", pooling: str, started: float) -> "Callable[..., Record]":
-    """What makes records of one pooling."""
-    from ..experiments.origin import made
-    from ..experiments.records import Record
-
-    settings = store.manifest["settings"]
-    device = find_device(config.device, Processes())
-    origin = made(device.type, seconds=round(time.monotonic() - started, 3))
-
-    def record(
-        stage: str, measure: str, value: float, details: Mapping[str, str | int | float] | None = None, seed: int = 0
-    ) -> Record:
-        d = store.poolings.get(pooling, 0)
-        about = details or {}
-        return Record(
-            "compare", settings["data"], settings["backbone"], pooling, d, stage, measure, value, None, seed, about, origin
-        )
-
-    return record
 
 
 def _model(config: Compare, store: "FeatureStore", pooling: str, lambda_: float) -> "Model | None":
