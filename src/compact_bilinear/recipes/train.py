@@ -266,11 +266,11 @@ def _made(config: Train, store: "FeatureStore") -> dict[str, Any]:
     settings = manifest["settings"]
     return {
         "data": settings["data"],
-        "images sha256": manifest["items"]["sha256"],
-        "backbone sha256": settings["weights sha256"],
+        "images sha256": manifest["items"]["sha256"][:12],
+        "backbone sha256": settings["weights sha256"][:12],
         **{name: settings[name] for name in ("tap", "size", "fit", "decode", "normalize")},
         "pooling": pooling,
-        "pooling sha256": manifest["poolings"][pooling]["sha256"] or manifest["fitted"][pooling],
+        "pooling sha256": (manifest["poolings"][pooling]["sha256"] or manifest["fitted"][pooling])[:12],
         "lambda": "auto" if config.lambda_ == "auto" else float(config.lambda_),
         "one_vs_rest": config.one_vs_rest,
         "calibrate": config.calibrate,
