@@ -93,9 +93,9 @@ def build_app(
         service = Service(predictor, limits, metrics, threads=threads, batch=batch, wait=wait, decoders=decoders)
         metrics.waiting.set_function(lambda: service.images.taken)
         metrics.held.set_function(lambda: service.held.taken)
-        await asyncio.get_running_loop().run_in_executor(service.pool, predictor.warm_up)
-        app.state.service = service
         try:
+            await asyncio.get_running_loop().run_in_executor(service.pool, predictor.warm_up)
+            app.state.service = service
             yield
         finally:
             app.state.service = None

@@ -65,18 +65,26 @@ def run_until_asked(app: Guard, bound: socket.socket, *, patience: float, log: b
         lifespan="on",
     )
     sys.setswitchinterval(SWITCH)
-    with _a_signal_is_no_failure():
-        uvicorn.Server(config).run([bound])
+    server = uvicorn.Server(config)
+    with _a_signal_is_no_failure(server):
+        try:
+            server.run([bound])
+        except SystemExit:  # which is how uvicorn says it
+            raise RuntimeError("The server could not begin; what is above says why.") from None
     note(f"serve: ended, {app.answered} of {app.accepted} accepted requests were answered")
 
 
 @contextmanager
-def _a_signal_is_no_failure() -> Iterator[None]:
-    # when it has ended, uvicorn sends itself again the signals that it was sent
+def _a_signal_is_no_failure(server: uvicorn.Server) -> Iterator[None]:
+    # uvicorn hears signals once it runs; and when it has ended, it sends itself again those that it was sent
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
