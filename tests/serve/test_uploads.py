@@ -68,11 +68,14 @@ JSON = "Content-Type: application/json"
         (form(b'Content-Disposition: form-data; name="top"\r\n\r\n3'), FORM, 422, "A field that is no file"),
         (form(b"X: y\r\n\r\n3"), FORM, 400, "Content-Disposition"),
         (form(), FORM, 422, "has no image"),
+        (form(b"X: y\r\n" * 20_000 + FILE + b"x"), FORM, 400, "cannot be read"),
+        (form(b"X: " + b"y" * 100_000 + b"\r\n" + FILE + b"x"), FORM, 400, "cannot be read"),
         (form(*[FILE + b"x"] * 5), FORM, 413, "may have 4 images"),
         (form(FILE + b"x" * 200_000), FORM, 413, "may have 200,000 bytes"),
         (b"", JSON, 422, "body: Invalid JSON"),
         (b"{", JSON, 422, "body: Invalid JSON"),
-        (b"[" * 100_000, JSON, 422, "body: Invalid JSON"),
+        (b"[" * 4_000, JSON, 422, "body: Invalid JSON"),
+        (b"[" * 100_000, JSON, 413, "more parts than that of a request of 4 images"),
         (b"[]", JSON, 422, "body: Input should be an object"),
         (b"{}", JSON, 422, "images: Field required"),
         (b'{"images": []}', JSON, 422, "images: List should have at least 1 item"),
@@ -133,6 +136,20 @@ def test_an_image_has_a_limit_of_its_own(client: httpx.Client) -> None:
 def test_a_name_is_only_a_name(client: httpx.Client, name: str) -> None:
     images = {"images": [{"name": name, "data": base64.b64encode(picture(0)).decode()}]}
     assert answer(client.post("/predict", json=images))[0]["name"] == name[:200]
+
+
+@pytest.mark.parametrize("part", ['{"item":1}', "{}", "1", '""', "[]"])
+def test_json_of_many_small_parts_is_refused_before_they_are_objects(client: httpx.Client, part: str) -> None:
+    body = '{"images": [' + ",".join([part] * (190_000 // (len(part) + 1))) + "]}"
+    response = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["detail"].partition(" has ")[0]) == (413, "The JSON")
+
+
+def test_json_as_full_of_parts_as_may_be(client: httpx.Client) -> None:
+    data = base64.b64encode(picture(0)).decode()
+    images = [{"name": name * 1000, "data": data, "item": None} for name in ",[{}"]
+    found = answer(client.post("/predict", json={"images": images}))
+    assert [each["name"] for each in found] == [name * 200 for name in ",[{}"]
 
 
 def test_a_slow_upload_is_given_up(client: httpx.Client, url: str) -> None:
