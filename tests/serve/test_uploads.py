@@ -163,6 +163,37 @@ def test_a_length_that_is_too_large_is_refused_before_a_byte_of_it(client: httpx
     assert (status, detail.partition(".")[0]) == (413, "A request may have 200,000 bytes")
 
 
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [(b"GET /", b"a"), (b"GET / HTTP/1.1\r\nX: ", b"a"), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (None, b"a: b\r\n")],
+    ids=["its line", "a header", "many headers", "trailers"],
+)
+def test_what_is_beside_a_body_has_a_limit(client: httpx.Client, url: str, begin: bytes | None, more: bytes) -> None:
+    """16 MB of headers would be 300 MB of objects."""
+    if begin is None:
+        begin = f"POST /predict HTTP/1.1\r\nHost: x\r\n{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n0\r\n".encode()
+    host, port = url.removeprefix("http://").split(":")
+    piece, sent = more * (60_000 // len(more)), 0
+    with socket.create_connection((host, int(port)), 20) as connection:
+        try:
+            connection.sendall(begin)
+            while sent < 16_000_000:
+                connection.sendall(piece)
+                sent += len(piece)
+        except ConnectionError:
+            pass
+    assert sent < 16_000_000
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_in_small_chunks_is_no_head(client: httpx.Client, url: str) -> None:
+    body = form(FILE + picture(0) + b" " * 90_000)
+    chunks = b"".join(b"10\r\n%s\r\n" % body[start : start + 16].ljust(16, b" ") for start in range(0, len(body), 16))
+    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{FORM}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    status, _, _ = raw(url, head.encode() + chunks + b"0\r\n\r\n")
+    assert status == 200
+
+
 def test_all_requests_together_have_a_limit(client: httpx.Client, url: str) -> None:
     """Two that are each allowed do not fit while a third holds its bytes."""
     host, port = url.removeprefix("http://").split(":")
