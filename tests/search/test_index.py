@@ -136,7 +136,12 @@ def test_wrong_questions(tmp_path: Path) -> None:
         index.search(np.ones((1, 33)), top=0)
     with pytest.raises(ValueError, match=r"has no image wren\.jpg\.\n.*inside: 0/0000 é\.jpg"):
         index.find("wren.jpg")
+    for ask in (index.item, index.neighbours, lambda number: index.features([0, number])):
+        for number in (-1, 9):
+            with pytest.raises(ValueError, match=r"items 0 to 8, but got .*\n.*`numbers`"):
+                ask(number)
     assert index.search(np.empty((0, 33))) == []
+    assert index.features([]).shape == (0, 33)
 
 
 @pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("hnsw", "float16"), ("ivf-pq", "8-bit")])
