@@ -185,6 +185,16 @@ def test_damage_in_large_files_is_found_when_asked_for(tmp_path: Path, monkeypat
         opened.verify()
 
 
+def test_what_a_writer_has_removed_since_is_not_called_damaged(tmp_path: Path) -> None:
+    store = clustered.store(tmp_path / "features", clustered.rows(9, 33))
+    writer = IndexWriter(tmp_path / "index")
+    before = writer.make(store, "tensor-sketch:33").index
+    after = writer.make(store, "tensor-sketch:33", replace=True).index
+    with pytest.raises(ValueError, match=r"index was changed after it was opened.*\nOpen it"):
+        before.verify()
+    after.verify()
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much memory is resident")
 @pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("ivf-pq", "float32")])
 def test_opening_reads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, codes: str) -> None:

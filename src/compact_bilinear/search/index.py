@@ -187,4 +187,11 @@ class Index:
 
     def verify(self) -> None:
         """Read every file in full, and refuse what is damaged."""
-        check_files(self.folder, self.manifest, full=True)
+        try:
+            check_files(self.folder, self.manifest, full=True)
+        except (ValueError, OSError) as fault:
+            if read_manifest(self.folder)["generation"] == self.manifest["generation"]:
+                raise
+            raise ValueError(
+                f"{self.folder} was changed after it was opened, and files of what it was are gone.\nOpen and verify it again."
+            ) from fault
