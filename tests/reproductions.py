@@ -56,7 +56,7 @@ def as_in_paper(folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     with torch.random.fork_rng():
         torch.manual_seed(5)
         save_file(VGG(SMALL, "fc7").state_dict(), folder / "small.safetensors")
-    short = ["--workers", "0", "--epochs", "1", "--seeds", "2", "--device", "cpu"]
+    short = ["--workers", "0", "--tune.epochs", "1", "--seeds", "2", "--device", "cpu"]
     return ["--backbone", "VGG-M", "--weights", str(folder / "small.safetensors"), *short]
 
 
@@ -80,7 +80,7 @@ def flags(name: str, folder: Path, out: Path, *more: str, data: str = "bark-and-
     """A command line; ``part`` lets a part of one of the paper's data sets pass for what it is."""
     given = ["--data", str(folder / data), *(["--no-check-counts"] if part else [])]
     backbone = ["--backbone", "tiny", "--weights", str(folder / "weights.safetensors"), "--size", str(SIZE)]
-    short = ["--workers", "0", "--epochs", "1", "--batch", "8", "--seeds", "2", "--device", "cpu"]
+    short = ["--workers", "0", "--tune.epochs", "1", "--tune.batch", "8", "--seeds", "2", "--device", "cpu"]
     return ["reproduce", name, *given, *backbone, *short, "--out", str(out), *more]
 
 

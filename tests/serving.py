@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import numpy as np
 import torch
-import uvicorn
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -24,7 +23,7 @@ from compact_bilinear.model import Model
 from compact_bilinear.serve import Limits, Predictor, build_app
 from compact_bilinear.serve.guard import Guard
 from compact_bilinear.serve.neighbours import Neighbours, Searchable
-from compact_bilinear.serve.server import listen, url_of
+from compact_bilinear.serve.server import listen, server_of, url_of
 
 CLASSES = ("bark", "brick", "moss")
 SIDE = 40
@@ -80,7 +79,7 @@ def application(made: Model | None = None, index: Searchable | None = None, limi
 def running(app: Guard, port: int = 0) -> Iterator[str]:
     """The address of a server that answers until the context ends."""
     bound = listen("127.0.0.1", port)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=10))
+    server = server_of(app, patience=9)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:

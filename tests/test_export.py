@@ -33,6 +33,11 @@ def test_onnxruntime_says_what_the_model_says(pooling: str, tmp_path: Path) -> N
             torch.testing.assert_close(torch.from_numpy(found), made(images), rtol=1e-3, atol=1e-4)
 
 
+def test_what_onnx_has_no_operator_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"random-projection:9 draws .*\nTrain it with random-projection:9,sparse, or"):
+        export_onnx(model("random-projection:9"), tmp_path / "model.onnx")
+
+
 def test_a_file_that_disagrees_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="but differs by"):
         export_onnx(model("average-pool"), tmp_path / "model.onnx", tolerance=0.0)

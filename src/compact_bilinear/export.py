@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .model import Model
-from .pooling import TensorSketch
+from .pooling import RandomProjection, TensorSketch
 from .whole_file import WholeFile
 
 
@@ -17,7 +17,7 @@ def export_onnx(model: Model, file: Path | str, images: Tensor | None = None, to
     Mean and scale, normalisation and head are inside; only decoding and resizing to S×S are left to who uses it.
 
     Args:
-        model: any.
+        model: any, but for one with a dense random projection: ONNX has nothing that draws the same numbers.
         file: ``model.onnx``. It is not written if onnxruntime does not agree.
         images: (b, 3, S, S), what the two are compared on; None for random ones.
         tolerance: largest difference, as a share of the largest number that the model gives.
@@ -34,6 +34,11 @@ def export_onnx(model: Model, file: Path | str, images: Tensor | None = None, to
             'Write `pip install "compact-bilinear[onnx]"`.'
         ) from absent
 
+    if isinstance(model.pooling, RandomProjection) and not model.pooling.sparse:
+        raise ValueError(
+            f"A model is exported as what ONNX has operators for, but {model.named} draws its numbers anew in every pass.\n"
+            f"Train it with {model.named},sparse, or with tensor-sketch."
+        )
     side = model.transform.size
     if images is None:
         draw = torch.Generator().manual_seed(0)

@@ -121,8 +121,8 @@ def test_projections_learn_where_the_paper_says_so(setting: Setting, monkeypatch
     measure_errors(replace(setting, seeds=1), "table3", ("vgg16",), wanted, {})
     assert asked == [("tensor-sketch:9", False, 4), ("pca-bilinear:9", True, 4), ("tensor-sketch:9", True, 4)]
     task = Record("table4", "CUB", "vgg16", "tensor-sketch:9", 9, "fine-tuned", "error", 0.0)
-    assert protocol._tuning(setting, task).batch == 8, "the paper's for VGG-16"
-    assert protocol._tuning(replace(setting, batch=2), task).batch == 2
+    assert protocol._tuning(setting, task).batch == 4, "as asked for"
+    assert protocol._tuning(replace(setting, tuning=FineTuning()), task).batch == 8, "the paper's for VGG-16"
 
 
 def test_only_a_part(setting: Setting) -> None:

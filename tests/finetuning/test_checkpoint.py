@@ -59,7 +59,17 @@ def test_a_damaged_one_gives_way_to_the_one_before(tmp_path: Path, capsys: pytes
     newest.write_bytes(newest.read_bytes()[:-3])
     assert checkpoints.find() == 3
     assert "step-00000004.safetensors is damaged" in capsys.readouterr().err
-    checkpoints.file(3).write_bytes(b"")
+    for step in (6, 9):
+        (checkpoints.folder / f"step-{step:08}.safetensors").write_bytes(b"cut")
+    for step in (4, 5):  # on its way to where it was it passes the damaged ones
+        checkpoints.write(State(step=step), numbers(step))
+        assert checkpoints.find() == step
+    assert [file.name for file in sorted(checkpoints.folder.iterdir())] == [
+        "step-00000004.safetensors",
+        "step-00000005.safetensors",
+    ]
+    checkpoints.file(4).write_bytes(b"")
+    checkpoints.file(5).write_bytes(b"")
     with pytest.raises(ValueError, match=r"can be read\.\nCopy them anew, or remove that folder to begin anew"):
         checkpoints.find()
 

@@ -103,6 +103,21 @@ def test_a_name_that_is_no_text_is_written_all_the_same(folder: Path, tmp_path: 
     assert "moss\\udcff.jpg,bark," in out.read_text("utf-8")
 
 
+def test_a_name_that_cannot_be_costs_no_other_its_prediction(folder: Path) -> None:
+    names = [b"no\xff.jpg", b"long" * 100, os.fsencode(folder / "photos/test/moss/05.jpg")]
+    done = subprocess.run(
+        [sys.executable, "-m", "compact_bilinear", "predict", folder / "run", "-"],
+        input=b"\n".join(names),
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(names[2] + b": ")
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr.count(b"left out: ") == 2
+
+
 def test_who_reads_may_have_read_enough(folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -99,8 +99,8 @@ def test_table6_draws_images_anew(folder: Path, paper: list[str]) -> None:
 
 def test_alternatives_have_errors_and_sizes(folder: Path, paper: list[str]) -> None:
     assert cli.main(["reproduce", "alternatives", "--data", str(folder / "birds"), "--dims", "32", *paper]) == 0
-    sizes = {record.pooling: record.value for record in of(folder, "alternatives") if record.measure == "projection MB"}
-    assert sizes["random-projection:32"] == 16 * 16 * 32 * 4 / 1e6
+    sizes = {record.pooling: record.value for record in of(folder, "alternatives") if record.measure == "projection kB"}
+    assert sizes["random-projection:32"] == 16 * 16 * 32 * 4 / 1e3
     assert sizes["random-projection:32,sparse"] < sizes["random-projection:32"]
     assert len(of(folder, "alternatives")) == 3 * 2 + 3
 
@@ -253,6 +253,7 @@ def test_the_wrong_folder_is_told_by_its_name(folder: Path, tmp_path: Path, caps
     [
         (["--seeds", "-1"], r"takes seeds ≥ 0, but got -1"),
         (["--dims", "0"], r"takes dimensions ≥ 1, but got 0"),
+        (["--tune.hold-out", "0.2"], r"on all training images, as in the paper, but got --tune.hold-out 0.2"),
         (["--lambda", "0"], r"takes λ > 0, but got 0"),
         (["--backbone", "vgg16"], r"Weights are of one backbone, but with --weights there are 2"),
     ],

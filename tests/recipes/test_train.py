@@ -214,7 +214,7 @@ def test_fine_tuning_starts_from_the_linear_classifier_and_keeps_both(folder: Pa
     assert after.made["fine-tuning"]["epochs"] == 2
     assert before.made["fine-tuning"] is None
     results = [json.loads((run / "evaluation.json").read_text()) for run in (tuned, tuned / "before-fine-tuning")]
-    assert all(result["images"] == 12 for result in results)
+    assert all((result["images"], result["broken"]) == (12, 1) for result in results)
 
 
 def test_a_fine_tuned_model_is_not_written_over(folder: Path, tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:

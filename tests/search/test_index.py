@@ -136,7 +136,12 @@ def test_wrong_questions(tmp_path: Path) -> None:
         index.search(np.ones((1, 33)), top=0)
     with pytest.raises(ValueError, match=r"has no image wren\.jpg\.\n.*inside: 0/0000 é\.jpg"):
         index.find("wren.jpg")
+    for ask in (index.item, index.neighbours, lambda number: index.features([0, number])):
+        for number in (-1, 9):
+            with pytest.raises(ValueError, match=r"items 0 to 8, but got .*\n.*`numbers`"):
+                ask(number)
     assert index.search(np.empty((0, 33))) == []
+    assert index.features([]).shape == (0, 33)
 
 
 @pytest.mark.parametrize(("engine", "codes"), [("flat", "float32"), ("hnsw", "float16"), ("ivf-pq", "8-bit")])
@@ -178,6 +183,16 @@ def test_damage_in_large_files_is_found_when_asked_for(tmp_path: Path, monkeypat
     opened = Index(tmp_path / "index")  # of the right size
     with pytest.raises(ValueError, match=r"rows-00001\.faiss is damaged: its checksum does not fit\.\nCopy"):
         opened.verify()
+
+
+def test_what_a_writer_has_removed_since_is_not_called_damaged(tmp_path: Path) -> None:
+    store = clustered.store(tmp_path / "features", clustered.rows(9, 33))
+    writer = IndexWriter(tmp_path / "index")
+    before = writer.make(store, "tensor-sketch:33").index
+    after = writer.make(store, "tensor-sketch:33", replace=True).index
+    with pytest.raises(ValueError, match=r"index was changed after it was opened.*\nOpen it"):
+        before.verify()
+    after.verify()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much memory is resident")

@@ -77,6 +77,7 @@ def test_what_killed_writers_left_is_removed_by_the_next(tmp_path: Path) -> None
     folder = tmp_path / "index"
     writer = IndexWriter(folder)
     folder.mkdir()
+    (folder / LOCK).touch()
     left = ("rows-00001.faiss", ".rows-00001.faiss.0123abcd.part", "items-00007.arrow", "lists-00002.faiss")
     for name in left:
         (folder / name).write_text("of a writer that was killed")

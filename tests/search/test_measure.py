@@ -44,3 +44,6 @@ def test_ragged_data(tmp_path: Path) -> None:
     assert {each.same_class for each in found} == {None}
     with pytest.raises(ValueError, match=r"at least 10 images, but .* has 9\.\nExtract more"):
         list(measure(clustered.store(tmp_path / "b", np.ones((9, 3), np.float32)), "tensor-sketch:3"))
+    nothing = clustered.store(tmp_path / "c", np.zeros((20, 3), np.float32))
+    with pytest.raises(ValueError, match=r"others that ask, but .* 0 and 0 are neither zero nor infinite\.\nExtract"):
+        list(measure(nothing, "tensor-sketch:3"))

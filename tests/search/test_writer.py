@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import clustered
+from compact_bilinear.features import FeatureStore
 from compact_bilinear.search import Index, IndexWriter
 from compact_bilinear.search.layout import LOCK, MANIFEST
 
@@ -128,14 +129,33 @@ def test_what_is_there_is_not_lost(tmp_path: Path) -> None:
         writer.make(store, f"tensor-sketch:{D}")
     other = clustered.store(tmp_path / "others", clustered.rows(5, D))
     assert len(writer.make(other, f"tensor-sketch:{D}", replace=True).index) == 5
-    with pytest.raises(ValueError, match=r"features has _manifest\.json\.\n|features has an index"):
-        IndexWriter(tmp_path / "features").make(store, f"tensor-sketch:{D}")
+    for replace in (False, True):
+        with pytest.raises(ValueError, match=r"features has _manifest\.json\.\nGive another folder"):
+            IndexWriter(tmp_path / "features").make(store, f"tensor-sketch:{D}", replace=replace)
+    assert len(FeatureStore(tmp_path / "features")) == 9
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
     with pytest.raises(ValueError, match=r"mine has thesis\.txt\.\nGive another folder"):
         IndexWriter(tmp_path / "mine").make(store, f"tensor-sketch:{D}")
     with pytest.raises(ValueError, match=r"thesis\.txt is a file\.\n"):
         IndexWriter(tmp_path / "mine" / "thesis.txt").make(store, f"tensor-sketch:{D}")
+
+
+def test_files_of_somebody_else_are_not_taken_for_an_index(tmp_path: Path) -> None:
+    store = clustered.store(tmp_path / "features", clustered.rows(9, D))
+    folder = tmp_path / "checkpoints"
+    (folder / "model-00010").mkdir(parents=True)
+    for name in ("model-00010/weights.bin", "model-00011.pt", "rows-00001.csv"):
+        (folder / name).write_text("of a week")
+    before = sorted(folder.rglob("*"))
+    writer = IndexWriter(folder)
+    for change in (lambda: writer.add(store), lambda: writer.delete([store.paths[0]]), writer.compact):
+        with pytest.raises(ValueError, match=r"checkpoints has no _manifest\.json\.\n"):
+            change()
+    for replace in (False, True):
+        with pytest.raises(ValueError, match=r"checkpoints has model-00010\.\nGive another folder"):
+            writer.make(store, f"tensor-sketch:{D}", replace=replace)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_damaged_index_can_be_replaced_and_nothing_else(tmp_path: Path) -> None:

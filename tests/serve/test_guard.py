@@ -24,7 +24,7 @@ def client(app: Guard) -> Iterator[httpx.Client]:
 
 @pytest.mark.parametrize(
     "brought",
-    [None, "", TOKEN, "Bearer", f"bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer é"],
+    [None, "", TOKEN, "Bearer", f"bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", f"Bearer  {TOKEN}", "Bearer é"],
 )
 def test_without_the_token_there_is_nothing(client: httpx.Client, brought: str | None) -> None:
     headers = {} if brought is None else {"Authorization": brought.encode()}
@@ -44,6 +44,7 @@ def test_without_the_token_there_is_nothing(client: httpx.Client, brought: str |
 def test_with_the_token_there_is_everything(client: httpx.Client) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     assert client.get("/about", headers=headers).status_code == 200
+    assert client.get("/about", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200, "RFC 9110: of any case"
     assert client.post("/predict", headers=headers, files={"image": picture(1)}).status_code == 200
 
 

@@ -68,11 +68,14 @@ JSON = "Content-Type: application/json"
         (form(b'Content-Disposition: form-data; name="top"\r\n\r\n3'), FORM, 422, "A field that is no file"),
         (form(b"X: y\r\n\r\n3"), FORM, 400, "Content-Disposition"),
         (form(), FORM, 422, "has no image"),
+        (form(b"X: y\r\n" * 20_000 + FILE + b"x"), FORM, 400, "cannot be read"),
+        (form(b"X: " + b"y" * 100_000 + b"\r\n" + FILE + b"x"), FORM, 400, "cannot be read"),
         (form(*[FILE + b"x"] * 5), FORM, 413, "may have 4 images"),
         (form(FILE + b"x" * 200_000), FORM, 413, "may have 200,000 bytes"),
         (b"", JSON, 422, "body: Invalid JSON"),
         (b"{", JSON, 422, "body: Invalid JSON"),
-        (b"[" * 100_000, JSON, 422, "body: Invalid JSON"),
+        (b"[" * 4_000, JSON, 422, "body: Invalid JSON"),
+        (b"[" * 100_000, JSON, 413, "more parts than that of a request of 4 images"),
         (b"[]", JSON, 422, "body: Input should be an object"),
         (b"{}", JSON, 422, "images: Field required"),
         (b'{"images": []}', JSON, 422, "images: List should have at least 1 item"),
@@ -135,6 +138,20 @@ def test_a_name_is_only_a_name(client: httpx.Client, name: str) -> None:
     assert answer(client.post("/predict", json=images))[0]["name"] == name[:200]
 
 
+@pytest.mark.parametrize("part", ['{"item":1}', "{}", "1", '""', "[]"])
+def test_json_of_many_small_parts_is_refused_before_they_are_objects(client: httpx.Client, part: str) -> None:
+    body = '{"images": [' + ",".join([part] * (190_000 // (len(part) + 1))) + "]}"
+    response = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["detail"].partition(" has ")[0]) == (413, "The JSON")
+
+
+def test_json_as_full_of_parts_as_may_be(client: httpx.Client) -> None:
+    data = base64.b64encode(picture(0)).decode()
+    images = [{"name": name * 1000, "data": data, "item": None} for name in ",[{}"]
+    found = answer(client.post("/predict", json={"images": images}))
+    assert [each["name"] for each in found] == [name * 200 for name in ",[{}"]
+
+
 def test_a_slow_upload_is_given_up(client: httpx.Client, url: str) -> None:
     status, detail = post(url, form(FILE + picture(0))[:100], FORM, "Content-Length: 5000")
     assert (status, detail) == (408, "The body was not there after 0.7 s.")
@@ -144,6 +161,37 @@ def test_a_slow_upload_is_given_up(client: httpx.Client, url: str) -> None:
 def test_a_length_that_is_too_large_is_refused_before_a_byte_of_it(client: httpx.Client, url: str) -> None:
     status, detail = post(url, b"", FORM, "Content-Length: 9999999999")
     assert (status, detail.partition(".")[0]) == (413, "A request may have 200,000 bytes")
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [(b"GET /", b"a"), (b"GET / HTTP/1.1\r\nX: ", b"a"), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (None, b"a: b\r\n")],
+    ids=["its line", "a header", "many headers", "trailers"],
+)
+def test_what_is_beside_a_body_has_a_limit(client: httpx.Client, url: str, begin: bytes | None, more: bytes) -> None:
+    """16 MB of headers would be 300 MB of objects."""
+    if begin is None:
+        begin = f"POST /predict HTTP/1.1\r\nHost: x\r\n{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n0\r\n".encode()
+    host, port = url.removeprefix("http://").split(":")
+    piece, sent = more * (60_000 // len(more)), 0
+    with socket.create_connection((host, int(port)), 20) as connection:
+        try:
+            connection.sendall(begin)
+            while sent < 16_000_000:
+                connection.sendall(piece)
+                sent += len(piece)
+        except ConnectionError:
+            pass
+    assert sent < 16_000_000
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_in_small_chunks_is_no_head(client: httpx.Client, url: str) -> None:
+    body = form(FILE + picture(0) + b" " * 90_000)
+    chunks = b"".join(b"10\r\n%s\r\n" % body[start : start + 16].ljust(16, b" ") for start in range(0, len(body), 16))
+    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{FORM}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    status, _, _ = raw(url, head.encode() + chunks + b"0\r\n\r\n")
+    assert status == 200
 
 
 def test_all_requests_together_have_a_limit(client: httpx.Client, url: str) -> None:

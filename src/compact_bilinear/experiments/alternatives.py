@@ -38,23 +38,23 @@ def measure(setting: Setting) -> None:
     measure_errors(setting, NAME, ("vgg-m",), [Wanted(pooling, BEFORE) for pooling in poolings], {})
     for record in [each for each in setting.ledger.records if each.experiment == NAME and each.measure == "error"]:
         c = _channels(record.backbone)
-        size = replace(record, measure="projection MB", stage="", value=megabytes(record.pooling, c), paper=None, seed=0)
+        size = replace(record, measure="projection kB", stage="", value=kilobytes(record.pooling, c), paper=None, seed=0)
         size = replace(size, details={}, made=setting.made(0.0))
         if not setting.ledger.has(size):
             setting.ledger.keep(size)
 
 
-def megabytes(pooling: str, c: int) -> float:
+def kilobytes(pooling: str, c: int) -> float:
     """What the projection of a pooling takes for c channels, counted from its layer; dense, the matrix that it draws.
 
-    >>> megabytes("random-projection:10000", 512), megabytes("tensor-sketch:10000", 512)
-    (10485.76, 0.012288)
+    >>> kilobytes("random-projection:10000", 512), kilobytes("tensor-sketch:10000", 512)
+    (10485760.0, 12.288)
     """
     named = read_pooling(pooling)
     if named.name == "random-projection" and not named.sparse:
-        return c * c * named.dim * 4 / 1e6
+        return c * c * named.dim * 4 / 1e3
     kept: Mapping[str, Tensor] = named.build(c).state_dict()
-    return sum(each.numel() * each.element_size() for each in kept.values()) / 1e6
+    return sum(each.numel() * each.element_size() for each in kept.values()) / 1e3
 
 
 def tables(records: Sequence[Record]) -> Mapping[str, "Table"]:

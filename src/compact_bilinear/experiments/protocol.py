@@ -35,10 +35,11 @@ from ..processes import Processes
 from ..progress import note
 from ..report.names import AFTER, BEFORE, LEARNED
 from .records import Record
-from .setting import PAPER_BATCH, Setting
+from .setting import Setting
 from .sources import Source
 from .stores import lacks_fully_connected, slug, stores_of
 
+PAPER_BATCH = {"vgg16": 8, "vgg-m": 32}
 TUNING = "tuning"  # a folder for checkpoints, each until its record is written
 
 
@@ -217,6 +218,8 @@ def tuned_error(
 
 
 def _tuning(setting: Setting, task: Record) -> FineTuning:
-    batch = setting.batch or PAPER_BATCH.get(task.backbone, setting.tuning.batch)
+    batch = setting.tuning.batch
+    if batch == FineTuning.batch:
+        batch = PAPER_BATCH.get(task.backbone, batch)
     learn = task.stage == LEARNED or read_pooling(task.pooling).name == "pca-bilinear"
     return replace(setting.tuning, batch=batch, seed=task.seed, learn_projection=learn)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..report.table import Table
 
 REPETITIONS = 3
-PAPER_BATCH = {"vgg16": 8, "vgg-m": 32}
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Setting:
         size: side of the images; 0 for what the backbone is meant for.
         lambda_, one_vs_rest, calibrate: of the logistic regression.
         finetune: whether stages after the linear classifier are run.
-        tuning: how; the batch is the paper's if ``batch`` is 0.
-        batch: images a step.
+        tuning: how; its usual batch stands for the paper's.
         device, precision, workers: where, in what, and how many processes decode images.
     """
 
@@ -58,7 +56,6 @@ class Setting:
     calibrate: bool = False
     finetune: bool = True
     tuning: FineTuning = field(default_factory=FineTuning)
-    batch: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: Precision = "auto"
     workers: int | None = None

@@ -125,7 +125,10 @@ class Checkpoints:
 
     def write(self, state: State, tensors: Mapping[str, Tensor]) -> None:
         """Write the checkpoint of a step, and remove what is older than needed."""
-        self._write(self.file(state.step), {"run": self.run, "state": asdict(state)}, tensors)
+        newest = self.file(state.step)
+        for damaged in (file for file in self._files() if file > newest):  # or the run would have gone on from there
+            damaged.unlink(missing_ok=True)
+        self._write(newest, {"run": self.run, "state": asdict(state)}, tensors)
         old = self._files()[:-KEPT]
         wanted = {State(**_about(file)["state"]).best_file for file in self._files()[-KEPT:] if _about(file)["state"]["best"]}
         for file in [*old, *(each for each in self.folder.glob("best-*.safetensors") if each.name not in wanted)]:

@@ -3,6 +3,7 @@
 import csv
 import glob
 import json
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -118,15 +119,17 @@ def find_images(files: Sequence[str]) -> "ImageList":
     from ..images.folder import images_below
 
     paths: list[str] = []
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="surrogateescape")  # not every name of a file is text
     for given in files:
         if given == "-":
             paths += [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
-        elif Path(given).is_dir():
+        elif os.path.isdir(given):  # noqa: PTH112  # of names that are too long Path says so by failing
             below, others = images_below(Path(given))
             paths += [str(Path(given) / each) for each in below]
             if others:
                 note(f"left out of {given} are files that are no images by their names, {len(others)} in all")
-        elif Path(given).exists() or not glob.has_magic(given):
+        elif os.path.exists(given) or not glob.has_magic(given):  # noqa: PTH110  # as above
             paths.append(given)  # if it is not there, that will be said of it, and of it alone
         else:
             matches = glob.glob(given, recursive=True)  # noqa: PTH207  # patterns may be absolute, which Path.glob refuses

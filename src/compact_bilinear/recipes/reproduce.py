@@ -1,7 +1,7 @@
 """Reproduce: the paper's tables and figures, each by one command, on its data sets or on anybody's images."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -74,14 +74,9 @@ class Reproduce:
     """Classifiers of each class against all others, as in the authors' code, in place of all together."""
     calibrate: bool = False
     """Their scores shifted and scaled until the medians of other images and of its own are 0 and 1, as in the authors' code."""
-    epochs: int = 50
-    """Of fine-tuning; the paper stays below 100."""
-    batch: int = 0
-    """Images a step of fine-tuning; 0 is the paper's: 8 for VGG-16, 32 otherwise."""
-    rate: float = 1e-3
-    """Learning rate of fine-tuning."""
-    damping: float | None = None
-    """The authors' backward pass of the square root in fine-tuning, 0.1 or 0.03; the true derivative if not given."""
+    tune: FineTuning = field(default_factory=FineTuning)
+    """How networks are fine-tuned. Batches are the paper's, 8 for VGG-16 and 32 otherwise, unless another number than 32 is
+    given. Seeds, and what learns, are the experiment's."""
     check_counts: bool = True
     """CUB, DTD and MIT Indoor must have their numbers of images; a part that this flag lets pass is no longer the paper's."""
     device: str = "auto"
@@ -150,9 +145,6 @@ def _setting(config: Reproduce, experiments: "list[Experiment]") -> "Setting":
         sources = (write_source(config.out / "images" / "textures"),)
         backbones = backbones or ("tiny",)
     _refuse_others(config, only, sources)
-    tuning = FineTuning(
-        epochs=config.epochs, rate=config.rate, damping=config.damping, precision=config.precision, workers=config.workers
-    )
     setting = Setting(
         ledger,
         sources,
@@ -166,8 +158,7 @@ def _setting(config: Reproduce, experiments: "list[Experiment]") -> "Setting":
         one_vs_rest=config.one_vs_rest,
         calibrate=config.calibrate,
         finetune=config.finetune,
-        tuning=tuning,
-        batch=config.batch,
+        tuning=replace(config.tune, precision=config.precision, workers=config.workers),
         device=device,
         precision=config.precision,
         workers=config.workers,
@@ -189,8 +180,9 @@ def _decisive(setting: "Setting") -> dict[str, Any]:
     weights = _checksum(setting.weights)
     decisive |= {f"weights of {backbone}": weights for backbone in setting.chosen_backbones(("vgg-m", "vgg16"))}
     if setting.finetune:
-        tuning = setting.tuning
-        decisive |= {"epochs": tuning.epochs, "batch": setting.batch, "rate": tuning.rate, "damping": tuning.damping}
+        of_experiment = ("seed", "learn_projection", "precision")
+        tuning = setting.tuning.decisive().items()
+        decisive |= {f"tune.{name}": value for name, value in tuning if name not in of_experiment}
     for source in setting.sources:
         for number in range(len(source.lists)):
             decisive[f"images of {source.name} {source.split(number)}".strip()] = hash_of(source.images(number))
@@ -223,7 +215,7 @@ def _refuse_others(config: Reproduce, only: "Only", sources: "tuple[Source, ...]
 
 
 def _check(config: Reproduce) -> None:
-    for name, least in {"seeds": 0, "size": 0, "batch": 0, "epochs": 1}.items():
+    for name, least in {"seeds": 0, "size": 0}.items():
         if getattr(config, name) < least:
             raise ValueError(
                 f"Reproduce takes {name} ≥ {least}, but got {getattr(config, name)}.\nLeave it out for the usual value."
@@ -232,6 +224,11 @@ def _check(config: Reproduce) -> None:
         raise ValueError(f"Reproduce takes dimensions ≥ 1, but got {min(config.dims)}.\nWrite --dims 512 8192, for instance.")
     if not 0 < config.lambda_ < float("inf"):
         raise ValueError(f"Logistic regression takes λ > 0, but got {config.lambda_}.\nWrite --lambda 1e-3, as in the paper.")
+    if config.tune.hold_out:
+        raise ValueError(
+            "Networks are fine-tuned on all training images, as in the paper, but got "
+            f"--tune.hold-out {config.tune.hold_out}.\nLeave it out; cbp train --finetune holds images out."
+        )
     if config.weights is not None and len(config.backbone) != 1:
         raise ValueError(
             f"Weights are of one backbone, but with --weights there are {len(config.backbone) or 'the paper’s two'}.\n"

@@ -135,7 +135,8 @@ def run(config: Train) -> Outcome | None:
         raise ValueError(
             f"Fine-tuning sees images, but {config.data} holds features.\nGive the folder of images that they were made from."
         )
-    classes = FeatureStore(config.data).classes if made_before else _images(config).classes
+    images = None if made_before else _images(config)
+    classes = FeatureStore(config.data).classes if images is None else images.classes
     if len(classes) < 2:  # before images are looked at, which may take hours
         raise ValueError(
             f"A classifier tells at least two classes apart, but {config.data} has {len(classes) or 'none'}.\n"
@@ -148,23 +149,23 @@ def run(config: Train) -> Outcome | None:
         for each in store.broken:
             note(f"left out: {each['path']}: {each['reason']}")
         _refuse_others(config, _made(config, store))
-        linear = _first_stage(config, store, folder)
-    if not config.finetune:
+        linear = _first_stage(config, store, images, folder)
+    if images is None or not config.finetune:
         return Outcome(config.out, linear, None) if processes.first else None
     processes.wait((folder / SETTINGS).exists, "the linear classifier")
-    fine_tuned = _second_stage(config, folder, processes)
+    fine_tuned = _second_stage(config, images, folder, processes)
     return Outcome(config.out, linear, fine_tuned) if processes.first else None
 
 
-def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluation | None:
-    """The linear classifier, in a model of its own."""
+def _first_stage(config: Train, store: "FeatureStore", images: "ImageList | None", folder: Path) -> Evaluation | None:
+    """The linear classifier, in a model of its own; of features whose images are not at hand, ``images`` is None."""
     from ..classify.head import fit_head, scores_of
     from ..finetuning import training_places
     from ..model import Model, load_model
 
     pooling = _pooling(config, store)
     # what fine-tuning measures itself on, the classifier that it begins with has not seen either
-    held = training_places(_images(config), config.tune).held if config.finetune else ()
+    held = training_places(images, config.tune).held if images is not None and config.finetune else ()
     learnable = config.finetune and config.tune.learn_projection
     made = _made(config, store) | {
         "held out": [config.tune.hold_out, config.tune.seed] if held else None,
@@ -194,7 +195,10 @@ def _first_stage(config: Train, store: "FeatureStore", folder: Path) -> Evaluati
     if "test" not in store.splits:
         return None
     scores, labels = scores_of(model, store, pooling)
-    result = evaluation(model, scores, labels, store.manifest["settings"]["data"], "test") if len(labels) else None
+    if not len(labels):
+        return None
+    broken = 0 if images is None else sum(images.splits[each["index"]] == "test" for each in store.broken)
+    result = evaluation(model, scores, labels, store.manifest["settings"]["data"], "test", broken)
     _write(folder, result)
     return result
 
@@ -214,14 +218,13 @@ def _pooling(config: Train, store: "FeatureStore") -> str:
     return next(iter(store.poolings))
 
 
-def _second_stage(config: Train, folder: Path, processes: Processes) -> Evaluation | None:
+def _second_stage(config: Train, images: "ImageList", folder: Path, processes: Processes) -> Evaluation | None:
     """The whole network, from the linear classifier's model on."""
     from ..finetuning import fine_tune
     from ..inference import answers
     from ..model import load_model
 
     device = find_device(config.device, processes)
-    images = _images(config)
     model = load_model(folder, device)
     fine_tune(model, images, config.tune, config.out, device=device, processes=processes)
     if not processes.first:
@@ -266,11 +269,11 @@ def _made(config: Train, store: "FeatureStore") -> dict[str, Any]:
     settings = manifest["settings"]
     return {
         "data": settings["data"],
-        "images sha256": manifest["items"]["sha256"],
-        "backbone sha256": settings["weights sha256"],
+        "images sha256": manifest["items"]["sha256"][:12],
+        "backbone sha256": settings["weights sha256"][:12],
         **{name: settings[name] for name in ("tap", "size", "fit", "decode", "normalize")},
         "pooling": pooling,
-        "pooling sha256": manifest["poolings"][pooling]["sha256"] or manifest["fitted"][pooling],
+        "pooling sha256": (manifest["poolings"][pooling]["sha256"] or manifest["fitted"][pooling])[:12],
         "lambda": "auto" if config.lambda_ == "auto" else float(config.lambda_),
         "one_vs_rest": config.one_vs_rest,
         "calibrate": config.calibrate,
@@ -303,9 +306,8 @@ def _made_before(folder: Path) -> dict[str, Any] | None:
     return dict(read_settings(folder)["made"]) if (folder / SETTINGS).is_file() else None
 
 
-def _write(folder: Path, result: Evaluation | None) -> None:
-    if result is not None:
-        write_whole(folder / RESULT, json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n")
+def _write(folder: Path, result: Evaluation) -> None:
+    write_whole(folder / RESULT, json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n")
 
 
 def _extraction(config: Train) -> extract.Extract:

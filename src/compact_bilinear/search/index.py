@@ -150,6 +150,7 @@ class Index:
     def features(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows as they are kept, (len(numbers), d)."""
         wanted = np.asarray(numbers, np.int64)
+        self._require(wanted)
         rows = np.empty((len(wanted), self.d), np.float32)
         for segment in self.segments:
             here = (wanted >= segment.first) & (wanted < segment.first + segment.count)
@@ -158,11 +159,20 @@ class Index:
         return rows
 
     def item(self, number: int) -> Item:
-        """What is known of an item."""
+        """What is known of an item, also of one that was deleted."""
+        self._require(np.array([number]))
         segment = next(each for each in self.segments if number < each.first + each.count)
         path, label, split, place = (column[number - segment.first].as_py() for column in segment.items.columns)
         name = self.classes[label] if label >= 0 else ""
         return Item(int(number), path, label, name, split, None if place < 0 else Path(self.manifest["images"][place], path))
+
+    def _require(self, numbers: NDArray[np.int64]) -> None:
+        count = sum(segment.count for segment in self.segments)
+        if not ((numbers >= 0) & (numbers < count)).all():
+            raise ValueError(
+                f"{self.folder} has items 0 to {count - 1}, but got {numbers.min()} to {numbers.max()}.\n"
+                "Take numbers that a search found, or that `numbers` lists."
+            )
 
     def find(self, path: str) -> int:
         """The number of the item with a path."""
@@ -177,4 +187,11 @@ class Index:
 
     def verify(self) -> None:
         """Read every file in full, and refuse what is damaged."""
-        check_files(self.folder, self.manifest, full=True)
+        try:
+            check_files(self.folder, self.manifest, full=True)
+        except (ValueError, OSError) as fault:
+            if read_manifest(self.folder)["generation"] == self.manifest["generation"]:
+                raise
+            raise ValueError(
+                f"{self.folder} was changed after it was opened, and files of what it was are gone.\nOpen and verify it again."
+            ) from fault

@@ -62,6 +62,19 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_whole(folder / MANIFEST, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
 
 
+def may_be_index(folder: Path) -> bool:
+    """Whether what lies in a folder is an index, damaged as it may be, and not what another command made there.
+
+    Stores of features have a manifest of the same name.
+    """
+    try:
+        return bool(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["format"] == FORMAT)
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):  # nobody's any more: what lies beside it tells
+        return all(each.name in (MANIFEST, LOCK) or OURS.fullmatch(each.name) for each in folder.iterdir())
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder that is an index."""
     file = folder / MANIFEST

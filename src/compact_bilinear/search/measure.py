@@ -61,6 +61,11 @@ def measure(
     rows, labels, asking = _draw(store, pooling, images, queries, seed)
     x, of_x = rows[~asking], labels[~asking]
     q, of_q = rows[asking], labels[asking]
+    if not (len(x) and len(q)):
+        raise ValueError(
+            f"To measure takes features to search in and others that ask, but of those drawn from {store.folder} {len(x)} and "
+            f"{len(q)} are neither zero nor infinite.\nExtract them anew, or more of them."
+        )
     note(f"measure: {len(x)} images of {store.folder}, which {len(q)} others ask for their neighbours")
     truth: list[Near] = []
     slowest = 0.0

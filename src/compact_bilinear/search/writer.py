@@ -31,6 +31,7 @@ from .layout import (
     Manifest,
     facts_of,
     generation_of,
+    may_be_index,
     name_of,
     read_manifest,
     sweep,
@@ -69,14 +70,16 @@ class IndexWriter:
             raise ValueError(f"An index is a folder, but {self.folder} is a file.\nGive another name.")
         if not self.folder.exists():
             return
-        if (self.folder / MANIFEST).exists():
+        if may_be_index(self.folder):
             if not replace:
                 raise ValueError(
                     f"{self.folder} has an index already.\nWrite --add to add to it, --replace to put another in its place, "
                     "or another --out."
                 )
             return
-        strange = sorted(each.name for each in self.folder.iterdir() if not OURS.fullmatch(each.name) and each.name != LOCK)
+        names = {each.name for each in self.folder.iterdir()}
+        # what a writer leaves that was killed lies beside its lock; other files of such names are somebody's
+        strange = sorted(name for name in names - {LOCK} if LOCK not in names or not OURS.fullmatch(name))
         if strange:
             raise ValueError(f"An index is made in a new folder, but {self.folder} has {strange[0]}.\nGive another folder.")
 
@@ -142,8 +145,7 @@ class IndexWriter:
 
     def add(self, store: FeatureStore, images: Path | None = None) -> Done:
         """Add the features of another store, made in the same way. An image whose path is inside takes the other's place."""
-        with self._writing() as (before, generation):
-            index = self._require(before)
+        with self._changing() as (index, generation):
             pooling, manifest = index.pooling, index.manifest
             self._refuse_other_features(manifest, store)
             classes = list(dict.fromkeys([*index.classes, *store.classes]))
@@ -169,8 +171,7 @@ class IndexWriter:
 
     def delete(self, paths: Sequence[str]) -> Done:
         """Delete images by their paths; all of them are inside, or none is deleted."""
-        with self._writing() as (before, generation):
-            index = self._require(before)
+        with self._changing() as (index, generation):
             gone = pa.array(sorted(set(paths)), pa.large_string())
             marked = [pc.is_in(each.items["path"], value_set=gone).to_numpy() & ~each.dead for each in index.segments]
             found = [each.items["path"].filter(pa.array(now)) for each, now in zip(index.segments, marked, strict=True)]
@@ -187,8 +188,7 @@ class IndexWriter:
 
     def compact(self) -> Done:
         """Make one segment of all, without what was deleted; where the engine is left to the size, it is chosen anew."""
-        with self._writing() as (before, generation):
-            index = self._require(before)
+        with self._changing() as (index, generation):
             index.verify()  # before damage is given a checksum that fits
             manifest = index.manifest
             engine, why = resolve(manifest["engine"], manifest["codes"], len(index), index.d)
@@ -225,9 +225,6 @@ class IndexWriter:
             facts, files = writer.finish(items_table(good, labels[kept], store.splits[kept].tolist(), place))
         return facts, files, tuple(path for path, is_good in zip(paths, kept, strict=True) if not is_good)
 
-    def _require(self, index: Index | None) -> Index:
-        return Index(self.folder) if index is None else index  # which tells what is missing
-
     def _refuse_other_features(self, manifest: Manifest, store: FeatureStore) -> None:
         pooling = manifest["pooling"]
         if pooling not in store.poolings:
@@ -250,8 +247,6 @@ class IndexWriter:
     @contextmanager
     def _writing(self, replacing: bool = False) -> Iterator[tuple[Index | None, int]]:
         """Alone with the folder: the index as it is, if it is to be changed, and the number of the generation to come."""
-        if not self.folder.is_dir():
-            Index(self.folder)  # which tells what is missing
         with alone(self.folder / LOCK):
             there = (self.folder / MANIFEST).exists()
             index = Index(self.folder) if there and not replacing else None  # one that is damaged can be replaced
@@ -265,6 +260,13 @@ class IndexWriter:
                         sweep(self.folder, read_manifest(self.folder))
                 else:
                     sweep(self.folder, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Index, int]]:
+        """The same for an index that has to be there."""
+        read_manifest(self.folder)  # tells what is missing, before anything is made or removed in a folder of something else
+        with self._writing() as (index, generation):
+            yield Index(self.folder) if index is None else index, generation
 
     def _commit(
         self,

@@ -2,13 +2,15 @@
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+LONGEST = 1000  # letters of a name
+
 
 class ImageInJson(BaseModel):
     """One image: its encoded bytes, or one that is in the index."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field("", description="Comes back with the result.", max_length=1000)
+    name: str = Field("", description="Comes back with the result.", max_length=LONGEST)
     data: str | None = Field(None, description="The image file, in base64.", examples=["iVBORw0KGgo…"])
     item: int | None = Field(None, description="The number of an image in the index, in place of `data`.")
 

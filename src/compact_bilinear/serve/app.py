@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from .. import __version__
 from .answers import About, Answer, Health, ImagesInJson, Problem
@@ -93,9 +94,9 @@ def build_app(
         service = Service(predictor, limits, metrics, threads=threads, batch=batch, wait=wait, decoders=decoders)
         metrics.waiting.set_function(lambda: service.images.taken)
         metrics.held.set_function(lambda: service.held.taken)
-        await asyncio.get_running_loop().run_in_executor(service.pool, predictor.warm_up)
-        app.state.service = service
         try:
+            await asyncio.get_running_loop().run_in_executor(service.pool, predictor.warm_up)
+            app.state.service = service
             yield
         finally:
             app.state.service = None
@@ -224,6 +225,8 @@ def _add_explanations(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def failed(_: Request, fault: Exception) -> Response:
+        if isinstance(fault, ClientDisconnect):  # nobody is left to be answered; the guard counts it
+            raise fault
         # uvicorn closes the connection when it has written its log
         headers = {"Connection": "close"}
         return as_json(Problem(detail=f"The server failed, {type(fault).__name__}; its log says where."), 500, headers)

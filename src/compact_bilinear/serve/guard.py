@@ -41,7 +41,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, metrics: Metrics, token: str | None = None, hosts: tuple[str, ...] | None = None) -> None:
         self.app, self.metrics, self.hosts = app, metrics, hosts
-        self.token = None if token is None else f"Bearer {token}".encode()
+        self.token = None if token is None else token.encode()
         self.accepted = self.answered = 0  # requests whose head was read, and whose answer was handed over whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,8 +80,8 @@ class Guard:
             return _problem(421, "This server does not go by that name. Start it with --name NAME if it should.")
         if self.token is None or path in OPEN:
             return None
-        brought = headers.get("authorization", "").encode()
-        if hmac.compare_digest(brought, self.token):
+        scheme, _, brought = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(brought.encode(), self.token):
             return None
         refusal = _problem(401, "This server asks for a token: send the header Authorization: Bearer TOKEN.")
         refusal.headers["WWW-Authenticate"] = "Bearer"

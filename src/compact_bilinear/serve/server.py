@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..progress import note
 from .guard import Guard
@@ -15,6 +16,37 @@ from .guard import Guard
 # Seconds after which a thread hands the interpreter on. In Python's own 5 ms a core would stand idle: the threads that compute
 # need it for a moment between two layers, while the event loop has it.
 SWITCH = 0.0005
+HEAD = 2**16  # bytes
+
+
+class Http(HttpToolsProtocol):
+    """The protocol of uvicorn, which keeps whatever comes before a body, or after it, with a bound on that.
+
+    A single read of the socket may go over it.
+    """
+
+    beside = 0  # bytes of the request that are not of its body
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self.beside += len(data)
+        super().data_received(data)
+        if self.beside <= HEAD or self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.send_400_response(f"The head of a request may have {HEAD} bytes.")
+        else:
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """Some of them are of a body."""
+        self.beside -= 2 * len(body)  # which has small heads between its chunks
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The next is another request's."""
+        self.beside = 0
+        super().on_message_complete()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,6 +79,20 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def server_of(app: Guard, *, patience: float, log: bool = False) -> uvicorn.Server:
+    """The server of uvicorn, with the arguments of :func:`run_until_asked`."""
+    config = uvicorn.Config(
+        app,
+        http=Http,
+        log_level="info" if log else "warning",
+        access_log=log,
+        server_header=False,
+        timeout_graceful_shutdown=int(patience) + 1,
+        lifespan="on",
+    )
+    return uvicorn.Server(config)
+
+
 def run_until_asked(app: Guard, bound: socket.socket, *, patience: float, log: bool = False) -> None:
     """Answer until SIGTERM or Ctrl-C; then take no more, answer what was accepted, and return. A second Ctrl-C ends at once.
 
@@ -56,27 +102,27 @@ def run_until_asked(app: Guard, bound: socket.socket, *, patience: float, log: b
         patience: seconds that uploads and answers may take at the end.
         log: a line for each request.
     """
-    config = uvicorn.Config(
-        app,
-        log_level="info" if log else "warning",
-        access_log=log,
-        server_header=False,
-        timeout_graceful_shutdown=int(patience) + 1,
-        lifespan="on",
-    )
     sys.setswitchinterval(SWITCH)
-    with _a_signal_is_no_failure():
-        uvicorn.Server(config).run([bound])
+    server = server_of(app, patience=patience, log=log)
+    with _a_signal_is_no_failure(server):
+        try:
+            server.run([bound])
+        except SystemExit:  # which is how uvicorn says it
+            raise RuntimeError("The server could not begin; what is above says why.") from None
     note(f"serve: ended, {app.answered} of {app.accepted} accepted requests were answered")
 
 
 @contextmanager
-def _a_signal_is_no_failure() -> Iterator[None]:
-    # when it has ended, uvicorn sends itself again the signals that it was sent
+def _a_signal_is_no_failure(server: uvicorn.Server) -> Iterator[None]:
+    # uvicorn hears signals once it runs; and when it has ended, it sends itself again those that it was sent
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

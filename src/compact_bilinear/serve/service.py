@@ -91,7 +91,8 @@ class Service:
             raise RefusedError(404, str(fault)) from None
         finally:
             self.pictures.give(1)
-        return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+        # nobody keeps it: the number is of another image once the index was compacted and the server began anew
+        return Response(jpeg, media_type="image/jpeg")
 
     async def close(self) -> None:
         """Finish what was begun."""

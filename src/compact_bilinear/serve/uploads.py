@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from ..images import BrokenImage
-from .answers import ImageInJson, ImagesInJson
+from .answers import LONGEST, ImageInJson, ImagesInJson
 from .limits import Limits, RefusedError, Room
 
 NAME = 200  # letters of a file's name that come back
@@ -85,7 +85,7 @@ async def _read(request: Request, chunks: AsyncGenerator[bytes, None], limits: L
         return await _read_multipart(request, chunks, limits)
     if kind == "application/json":
         body = b"".join([chunk async for chunk in chunks])
-        return await asyncio.get_running_loop().run_in_executor(pool, _read_json, body)
+        return await asyncio.get_running_loop().run_in_executor(pool, _read_json, body, limits.images)
     raise RefusedError(415, "Send images as multipart/form-data, or as application/json with base64.")
 
 
@@ -111,7 +111,10 @@ async def _read_multipart(request: Request, chunks: AsyncGenerator[bytes, None],
     return uploads
 
 
-def _read_json(body: bytes) -> list[Upload]:
+def _read_json(body: bytes, images: int) -> list[Upload]:
+    # each of them becomes an object, hundreds of times as large; base64 has none of them, and a name is at most so long
+    if sum(map(body.count, (b",", b"[", b"{"))) > 2 + images * (4 + LONGEST):
+        raise RefusedError(413, f"The JSON has more parts than that of a request of {images} images.")
     try:
         asked = ImagesInJson.model_validate_json(body)
     except ValidationError as fault:
