@@ -73,3 +73,15 @@ def test_thresholds_that_make_no_sense(tmp_path: Path) -> None:
     for threshold in (1.0, 95, -1, float("nan")):
         with pytest.raises(ValueError, match=r"between -1 and 1, but got .*\.\nWrite --threshold 0\.95"):
             duplicates(index, threshold)
+
+
+@pytest.mark.parametrize("codes", ["float16", "8-bit"])
+def test_nothing_is_more_similar_than_the_same(tmp_path: Path, codes: str) -> None:
+    x = np.repeat(clustered.rows(40, 33, classes=40), 2, axis=0)
+    index = (
+        IndexWriter(tmp_path / "index").make(clustered.store(tmp_path / "features", x), "tensor-sketch:33", codes=codes).index
+    )
+    assert max((index.features(index.numbers) ** 2).sum(1)) > 1, "rounded rows are longer, or this would show nothing"
+    found = duplicates(index, 0.98)
+    assert len(found) == 40
+    assert all(group.similarities.max() <= 1 for group in found)

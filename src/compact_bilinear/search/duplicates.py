@@ -118,4 +118,5 @@ class _Groups:
         firsts = np.array([self._first(place) for place in range(len(numbers))])
         order = np.argsort(firsts, kind="stable")
         groups = np.split(order, np.flatnonzero(np.diff(firsts[order])) + 1)
-        return [Group(numbers[each], self._similarity[each]) for each in groups if len(each) > 1]
+        # rounded rows may be a little longer than 1, and nothing is more similar than the same
+        return [Group(numbers[each], self._similarity[each].clip(-1, 1)) for each in groups if len(each) > 1]
