@@ -1,5 +1,7 @@
 """The table shows what the records hold, and marks two rows."""
 
+from dataclasses import replace
+
 import pytest
 
 from compact_bilinear.comparing.choice import choose
@@ -33,3 +35,13 @@ def test_a_seed_is_named() -> None:
     seeded = [type(each)(**{**vars(each), "pooling": "tensor-sketch:2048,seed=3"}) for each in planted() if each.d == 2048]
     table = comparison_table([*records, *seeded], choose([*records, *seeded]))
     assert table.rows[2].stub[0] == "Tensor Sketch, seed 3"
+
+
+def test_what_images_find_has_a_column_where_it_was_measured() -> None:
+    of_one = next(each for each in planted() if each.pooling == "tensor-sketch:2048" and each.measure == "mean AP")
+    found = [replace(of_one, stage="retrieval", measure="recall@1", value=0.7), replace(of_one, stage="retrieval", value=0.5)]
+    records = [*planted(), *found]
+    table = comparison_table(records, choose(records))
+    assert table.columns[5] == "finds, %"
+    assert [row.cells[5][0].ours for row in table.rows] == [None, None, pytest.approx(70.0)]
+    assert table.rows[2].cells[3][0].ours == pytest.approx(80.0), "the classifier's mean AP, and not that of the ranks"

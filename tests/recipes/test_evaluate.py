@@ -84,7 +84,6 @@ def test_another_folder_with_fewer_classes_in_another_order(
 
 
 def test_retrieval_among_themselves_and_in_a_gallery(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("faiss", reason="search needs faiss-cpu")
     images = read_images(folder / "photos")
     found = list(answers(load_model(folder / "run"), images, features=True, workers=0))
     places = torch.cat([each.places for each in found])

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 # what a narrow terminal does without, the first to go first
-DISPENSABLE = ("mean AP", "bytes", "ms", "5 shots", "1 shot", "above best")
+DISPENSABLE = ("mean AP", "bytes", "finds", "ms", "5 shots", "1 shot", "above best")
 HEADS = {
     "error, %": "error, %",
     "above the best": "above best",
     "mean AP, %": "mean AP",
+    "finds, %": "finds",
     "error, % 1 a class": "1 shot",
     "error, % 5 a class": "5 shots",
 }

@@ -15,6 +15,7 @@ from ..features import FeatureStore
 from ..images import ImageList
 from ..processes import Processes
 from ..progress import counting_bar, note
+from ..retrieval import retrieval
 from .choice import choose, difference
 from .cost import BACKBONE, milliseconds
 from .measure import FewShots, keep, kept, linear
@@ -51,12 +52,26 @@ def learn(config: "Compare", store: FeatureStore, ledger: Ledger, answers: Path)
             for each in (
                 record("", "bytes", store.poolings[pooling] * (2 if store.dtype == "float16" else 4)),
                 *of_few,
+                *_retrieved(record, store, pooling),
                 record("linear", "mean AP", mean_average_precision(found.scores, labels), shown),
                 record("linear", "error", error_rate(found.scores, labels), shown),  # the last: with it all are there
             ):
                 if not ledger.has(each):
                     ledger.keep(each)
             advance(1, pooling)
+
+
+def _retrieved(record: Callable[..., Record], store: FeatureStore, pooling: str) -> list[Record]:
+    """How well the test images of a class find each other; nothing where each class has one."""
+    try:
+        found = retrieval(store, pooling, "test", "test", ks=(1,))
+    except ValueError:
+        return []
+    shown = {"queries": found.queries}
+    return [
+        record("retrieval", "recall@1", found.recall[1], shown),
+        record("retrieval", "mean AP", found.mean_average_precision, shown),
+    ]
 
 
 def tell_apart(store: FeatureStore, ledger: Ledger, answers: Path) -> None:

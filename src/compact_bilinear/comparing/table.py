@@ -9,12 +9,13 @@ from ..report.table import Number, Row, Table
 from .choice import Choice
 
 FEW = (1, 5)  # images of each class that have a column
-
+RETRIEVAL = "retrieval"  # a stage: images rank each other, and nothing is learned
 
 KINDS = (
     "± is the standard error; with 1 or 5 training images a class it is the sample standard deviation from one draw of them to "
-    "another. Of errors above the best, both are of the difference on the same images. Bytes are those of a stored feature; ms "
-    "are of pooling one image, and their share of what the network takes."
+    "another. Of errors above the best, both are of the difference on the same images. What finds is the share of test images "
+    "whose nearest other one is of their class, without any classifier. Bytes are those of a stored feature; ms are of pooling "
+    "one image, and their share of what the network takes."
 )
 
 
@@ -37,10 +38,12 @@ def comparison_table(records: Sequence[Record], choice: Choice) -> SaidTable:
         records: of one comparison.
         choice: made from them.
     """
-    found = {(each.pooling, each.measure, _shots(each)): each for each in summaries(records)}
+    found = {(each.pooling, each.measure, _shots(each)): each for each in summaries(records) if each.stage != RETRIEVAL}
+    ranked = {(each.pooling, each.measure): each for each in summaries(records) if each.stage == RETRIEVAL}
     poolings = sorted({(place(each.pooling), each.pooling, each.d) for each in records if each.stage == BEFORE})
     few = [shots for shots in FEW if any(key[2] == shots for key in found)]
-    columns = ["d", "error, %", "above the best", "mean AP, %", *(_few(shots) for shots in few), "bytes", "ms", "% of net"]
+    learned = ["d", "error, %", "above the best", "mean AP, %", *(_few(shots) for shots in few)]
+    columns = [*learned, *(["finds, %"] if ranked else []), "bytes", "ms", "% of net"]
     rows = []
     for _, pooling, d in poolings:
         error = found[pooling, "error", 0]
@@ -51,6 +54,7 @@ def comparison_table(records: Sequence[Record], choice: Choice) -> SaidTable:
             _above(found.get((pooling, "error above the best", 0))),
             _percent(found[pooling, "mean AP", 0].mean),
             *(_drawn(found.get((pooling, "error", shots))) for shots in few),
+            *([_drawn(ranked.get((pooling, "recall@1")))] if ranked else []),
             Number(found[pooling, "bytes", 0].mean, digits=0),
             _time(found.get((pooling, "ms", 0))),
             _time(found.get((pooling, "% of the backbone", 0)), 1),

@@ -19,7 +19,7 @@ from . import extract
 if TYPE_CHECKING:
     from ..images import ImageList
     from ..model import Model
-    from ..search import Retrieval
+    from ..retrieval import Retrieval
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def run(config: Evaluate) -> "Evaluation | Retrieval | _AsJson":
 def _retrieve(config: Evaluate) -> "Retrieval":
     """Features of all images, for as long as it takes to rank them."""
     from ..features import FeatureStore
-    from ..search import retrieval
+    from ..retrieval import retrieval
 
     with TemporaryDirectory(prefix="cbp-evaluate-") as folder:
         extract.run(

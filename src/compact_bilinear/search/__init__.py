@@ -17,7 +17,6 @@ from .duplicates import Group, duplicates
 from .engine import Engine, choose_engine
 from .index import Found, Index, Item
 from .measure import Measured, measure
-from .retrieval import Retrieval, retrieval
 from .writer import Done, IndexWriter
 
 __all__ = [
@@ -30,9 +29,7 @@ __all__ = [
     "IndexWriter",
     "Item",
     "Measured",
-    "Retrieval",
     "choose_engine",
     "duplicates",
     "measure",
-    "retrieval",
 ]

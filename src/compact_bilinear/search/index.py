@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..features.unit_rows import unit
 from .layout import Manifest, check_files, read_manifest
 from .segment import Near, Segment
-from .unit_rows import unit
 
 
 class Item(NamedTuple):

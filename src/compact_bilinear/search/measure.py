@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..features import FeatureStore
+from ..features.unit_rows import unit_blocks
 from ..progress import note
 from .codes import BLOCK, Codes
 from .engine import LEAST, Engine, sample_size
 from .segment import Near, Segment, items_table
 from .segment_writer import SegmentWriter, train
-from .unit_rows import unit_blocks
 
 OPTIONS: tuple[tuple[Engine, Codes], ...] = (
     ("flat", "float32"),

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..features import FeatureStore
+from ..features.unit_rows import d_of, unit_blocks
 from ..lock import alone
 from ..progress import counting_bar
 from ..whole_file import WholeFile
@@ -39,7 +40,6 @@ from .layout import (
 )
 from .segment import items_table
 from .segment_writer import SegmentWriter, Trained, resolve, settle, train, trained_as
-from .unit_rows import d_of, unit_blocks
 
 # what a row does not depend on, or not to more than its last digits
 NO_MATTER = ("data", "device", "batch", "precision", "fit_images", "seed")

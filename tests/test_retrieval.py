@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 import clustered
-from compact_bilinear.search import Retrieval, retrieval
+from compact_bilinear.retrieval import Retrieval, retrieval
 
 
 def by_hand(x: np.ndarray, labels: np.ndarray, asking: np.ndarray, searched: np.ndarray, ks: tuple[int, ...]) -> list[float]:
@@ -42,12 +42,13 @@ def test_an_example_small_enough_to_do_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("splits", [(None, None), ("test", "train"), ("train", "train"), ("test", None)])
-@pytest.mark.parametrize("ranked", [1, 100, 10**6])
+@pytest.mark.parametrize(("ranked", "held"), [(1, 10**6), (100, 10**6), (10**6, 4 * 33 * 7), (10**6, 10**6)])
 def test_against_scikit_learn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: tuple[str | None, str | None], ranked: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: tuple[str | None, str | None], ranked: int, held: int
 ) -> None:
-    monkeypatch.setattr("compact_bilinear.search.unit_rows.BLOCK", 33 * 10)
+    monkeypatch.setattr("compact_bilinear.features.unit_rows.BLOCK", 33 * 10)
     monkeypatch.setitem(retrieval.__globals__, "RANKED", ranked)
+    monkeypatch.setitem(retrieval.__globals__, "HELD", held)
     x = clustered.rows(67, 33, noise=2)
     labels = np.arange(67) % 7
     labels[[4, 9]] = -1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features import FeatureStore
+from . import FeatureStore
 
 BLOCK = 2**22  # numbers in a block, 16 MB in float32
 

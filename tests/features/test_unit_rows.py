@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import clustered
-from compact_bilinear.search.unit_rows import unit, unit_blocks
+from compact_bilinear.features.unit_rows import unit, unit_blocks
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -37,7 +37,7 @@ def test_rows_without_a_direction() -> None:
 
 
 def test_blocks_are_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compact_bilinear.search.unit_rows.BLOCK", 33 * 5)
+    monkeypatch.setattr("compact_bilinear.features.unit_rows.BLOCK", 33 * 5)
     x = clustered.rows(23, 33)
     x[7] = 0
     store = clustered.store(tmp_path, x)

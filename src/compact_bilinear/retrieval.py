@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features import FeatureStore
-from .unit_rows import unit_blocks
+from .features import FeatureStore
+from .features.unit_rows import unit_blocks
 
 RANKED = 2**25  # similarities that are ranked at a time, 128 MB
+HELD = 2**30  # bytes of queries that are held while the gallery passes by
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,15 @@ def retrieval(
 def _queries(
     store: FeatureStore, pooling: str, split: str | None, asking: NDArray[np.int64], size: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Rows of the store, and their features, some at a time."""
+    """Rows of the store, and their features, as many at a time as can be held: for each time the whole gallery is read."""
+    size = max(1, min(size, HELD // (4 * store.poolings[pooling])))
+    numbers, waiting = np.empty(0, np.int64), list[NDArray[np.float32]]()
     for block in unit_blocks(store, pooling, split):
-        rows = asking[block.first : block.first + len(block.kept)][block.kept]
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size], block.rows[start : start + size]
+        numbers = np.concatenate([numbers, asking[block.first : block.first + len(block.kept)][block.kept]])
+        waiting.append(block.rows)
+        while len(numbers) >= size:
+            rows = np.concatenate(waiting)
+            yield numbers[:size], rows[:size]
+            numbers, waiting = numbers[size:], [rows[size:]]
+    if len(numbers):
+        yield numbers, np.concatenate(waiting)
