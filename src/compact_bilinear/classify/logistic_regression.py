@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -14,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from ..device import find_device
+from ..device import find_device, one_thread
 from ..processes import Processes
 from .calibration import median_calibration
 from .gram_matrix import Read, gram_matrix, read_whole, weighted_sum
@@ -27,6 +28,7 @@ Array = NDArray[Any]
 
 PATH = tuple(10.0 ** (exponent / 2) for exponent in range(2, -11, -1))
 FOLDS = 5
+SMALL = 1000  # images up to which one thread is as fast as several
 # the tolerance while λ is being chosen: losses differ by far more from fold to fold
 ROUGHLY = 1e-4
 # the score of a class that no example was seen of: less than any score, and finite also in half precision
@@ -130,6 +132,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self._fit(read, places, first.shape[1], first.dtype)
 
     def _fit(self, read: Read, places: NDArray[np.intp], d: int, kind: np.dtype[Any]) -> Self:
+        # threads wait for each other at every small product, and beside other programs they wait long
+        with one_thread() if len(places) <= SMALL else nullcontext():
+            return self._find(read, places, d, kind)
+
+    def _find(self, read: Read, places: NDArray[np.intp], d: int, kind: np.dtype[Any]) -> Self:
         primal = self.solve == "primal" or (self.solve == "auto" and prefers_primal(len(places), d))
         device = find_device(self.device, Processes())
         several = len(self.classes_) > 2
@@ -169,7 +176,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
                 f"The objective may be {self.gap_:.1e} of itself above its optimum, not tolerance={self.tolerance:g}, after "
                 f"{self.n_iter_} steps.\nRaise max_iterations or tolerance, or scale the features.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.calibrate:
             scale, shift = _both(median_calibration(solution.vector.scores, targets), several)
