@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from compact_bilinear import FullBilinear, TensorSketch, signed_sqrt_l2
 from compact_bilinear.classify import LogisticRegression, logistic_regression
 from compact_bilinear.classify.gram_matrix import gram_matrix
+from compact_bilinear.classify.head import labelled
 from compact_bilinear.features import FeatureStore, FeatureWriter
 from compact_bilinear.timing import Run, machine, take_turns
 
@@ -163,7 +164,8 @@ def _fit_store(folder: Path, device: str, threads: int, queue: Any) -> None:
     start = time.perf_counter()
     with patch.object(logistic_regression, "gram_matrix", timed):
         model = LogisticRegression(LAMBDA, tolerance=GAP, device=device)
-        model.fit_blocks(partial(store.blocks, "full-bilinear", "train"), store.labels[store.rows("train")])
+        read, labels = labelled(store, "full-bilinear", "train")  # as `cbp train` reads them
+        model.fit_blocks(read, labels)
     queue.put(
         {
             "seconds": time.perf_counter() - start,

@@ -30,7 +30,15 @@ VERBS = {
     "search": ("Search", "Find images of an index that look like others, or twins."),
     "serve": ("Serve", "Answer over HTTP what a model says of images, with a page."),
 }
-RESUMES = ("demo", "fetch", "extract", "compare", "train", "index")  # they keep what is done; the others begin anew
+RESUMES = (
+    "demo",
+    "fetch",
+    "extract",
+    "compare",
+    "train",
+    "reproduce",
+    "index",
+)  # they keep what is done; the others begin anew
 HELP = """usage: cbp VERB ... [--debug]
 
 {verbs}
