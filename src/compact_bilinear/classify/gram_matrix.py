@@ -42,7 +42,7 @@ def gram_matrix(read: Read, m: int, dtype: torch.dtype, device: torch.device, he
     while first < m:
         kept: list[tuple[slice, Tensor]] = []
         room = held
-        for place, tile in _tiles(read, m):
+        for place, tile in _tiles(read, m, seen=first > 0):
             if place.start < first:
                 continue
             size = tile.numel() * tile.element_size()
@@ -63,9 +63,9 @@ def read_whole(read: Read, m: int, dtype: torch.dtype, device: torch.device) -> 
 
 
 def weighted_sum(read: Read, weights: Tensor) -> Tensor:
-    """Weightsᵀ X, (k, d), for weights (m, k) in their dtype and on their device."""
+    """Weightsᵀ X, (k, d), for weights (m, k) in their dtype and on their device. Whoever has weights has seen the rows."""
     total: Tensor | None = None
-    for place, tile in _tiles(read, len(weights)):
+    for place, tile in _tiles(read, len(weights), seen=True):
         if total is None:
             total = weights.new_zeros(weights.shape[1], tile.shape[1])
         for start in range(0, tile.shape[1], COLUMNS):
@@ -84,8 +84,13 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype, device: torch.device) -> 
     return total
 
 
-def _tiles(read: Read, m: int) -> Iterator[tuple[slice, Tensor]]:
-    """The rows in pieces of at most ``ROWS``, each with its place; or why they cannot be used."""
+def _tiles(read: Read, m: int, *, seen: bool = False) -> Iterator[tuple[slice, Tensor]]:
+    """The rows in pieces of at most ``ROWS``, each with its place; or why they cannot be used.
+
+    Args:
+        read, m: as for the others.
+        seen: they have passed by before, and were finite; to look again would take a third of the pass.
+    """
     start = 0
     d: int | None = None
     for block in read():
@@ -104,7 +109,7 @@ def _tiles(read: Read, m: int) -> Iterator[tuple[slice, Tensor]]:
             continue
         tensor = torch.from_numpy(np.ascontiguousarray(block))
         for tile in tensor.split(ROWS):
-            if not tile.isfinite().all():
+            if not seen and not tile.isfinite().all():
                 raise ValueError(
                     f"Features must be finite, but rows {start} to {start + len(tile) - 1} have NaN or infinity.\n"
                     "Remove these rows, or compute them in float32."
