@@ -72,6 +72,7 @@ def work(rank: int, folder: str) -> None:
         # other weights, and other buckets, than the first process has: it has to send its own
         states[name] = step(DistributedDataParallel(network(name, seed=rank)), x[mine], labels[mine])
     torch.save(states, Path(folder) / f"{rank}.pt")
+    dist.barrier()  # both leave at the same time: gloo's threads have been seen to abort when their partner had gone before
     dist.destroy_process_group()
 
 

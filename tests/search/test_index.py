@@ -190,7 +190,7 @@ def test_what_a_writer_has_removed_since_is_not_called_damaged(tmp_path: Path) -
     writer = IndexWriter(tmp_path / "index")
     before = writer.make(store, "tensor-sketch:33").index
     after = writer.make(store, "tensor-sketch:33", replace=True).index
-    with pytest.raises(ValueError, match=r"index was changed after it was opened.*\nOpen it"):
+    with pytest.raises(ValueError, match=r"index was changed after it was opened.*\nOpen and verify it"):
         before.verify()
     after.verify()
 
